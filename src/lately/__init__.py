@@ -1,0 +1,58 @@
+"""lately: what has been happening lately, over streams too fast, too wide or too scattered to keep.
+
+>>> import lately as lt
+>>> sketch = lt.EcmSketch(window="1h", eps=0.01, delta=0.01)
+>>> sketch.update(["GET /cart", "GET /", "GET /cart"], [0, 60, 120])    # Unix seconds, or any kind of date
+>>> sketch.count("GET /cart", last="10m").value
+2
+"""
+
+from lately.core.codec import from_bytes
+from lately.core.durations import arrivals
+from lately.core.errors import (
+    FormatError,
+    InputError,
+    LatelyError,
+    MergeError,
+    ParameterError,
+    QueryError,
+    RangeError,
+)
+from lately.core.estimate import Estimate, Estimates
+from lately.core.keys import hash_keys
+from lately.core.plan import Plan, plan
+from lately.counters.exact import Exact
+from lately.counters.exphist import ExponentialHistogram
+from lately.counters.randwave import RandomizedWave
+from lately.counters.wave import Wave
+from lately.counters.window_counter import WindowCounter
+from lately.counters.windowed import merge
+from lately.sketches.countmin import CountMin
+from lately.sketches.ecm import EcmSketch
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "CountMin",
+    "EcmSketch",
+    "Estimate",
+    "Estimates",
+    "Exact",
+    "ExponentialHistogram",
+    "FormatError",
+    "InputError",
+    "LatelyError",
+    "MergeError",
+    "ParameterError",
+    "Plan",
+    "QueryError",
+    "RandomizedWave",
+    "RangeError",
+    "Wave",
+    "WindowCounter",
+    "arrivals",
+    "from_bytes",
+    "hash_keys",
+    "merge",
+    "plan",
+]

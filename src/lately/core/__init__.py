@@ -1,0 +1,1 @@
+"""What everything stands on: errors, time, keys, estimates, sizing, bytes. No sketch knowledge, no Spark."""

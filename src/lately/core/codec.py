@@ -1,0 +1,273 @@
+"""The only file that knows bytes: header, fields, packed integer columns. docs/format.md is its table.
+
+    offset  size  what
+         0     4  magic "LTLY"
+         4     1  format version
+         5     1  family: which class reads the payload
+         6     2  flags (0)
+         8     4  payload length
+        12     4  CRC32 of the 12 bytes before and the payload after
+        16     …  payload: fields in the order in which the class writes them, little-endian
+
+Integer columns are packed as the zigzag of each step to the next value, in base 128: a sorted column of ages costs
+about one byte an entry. No length in the input makes us allocate more than the input could hold.
+"""
+
+import struct
+import zlib
+from collections.abc import Callable
+from typing import Any, ClassVar, Protocol, Self, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lately.core.errors import FormatError
+from lately.core.jit import kernel
+from lately.core.plan import FINEST
+
+MAGIC = b"LTLY"
+VERSION = 1
+_HEADER = struct.Struct("<4sBBHI")
+_CRC = struct.Struct("<I")
+
+#: Blobs that would need more memory than this, or 32 times their own size, are refused unless the caller allows it.
+LIMIT = 2**28
+
+_SEVEN, _LOW7, _MORE = np.uint64(7), np.uint64(127), np.uint64(128)
+_ONE, _63 = np.uint64(1), np.uint64(63)
+
+
+class Storable(Protocol):
+    """A class that can write its state as fields and read it back."""
+
+    FAMILY: ClassVar[int]
+
+    def _write(self, out: "Writer") -> None: ...
+
+    @classmethod
+    def _read(cls, source: "Reader") -> Self: ...
+
+
+_FAMILIES: dict[int, type[Any]] = {}
+C = TypeVar("C", bound=type[Any])
+
+
+def storable(family: int) -> Callable[[C], C]:
+    """Register a class under its family number, so that ``from_bytes`` finds it."""
+
+    def register(cls: C) -> C:
+        assert family not in _FAMILIES, f"family {family} is {_FAMILIES[family]}"
+        cls.FAMILY = family
+        _FAMILIES[family] = cls
+        return cls
+
+    return register
+
+
+def families() -> dict[int, type[Any]]:
+    """Every class that can be stored, by its family number."""
+    return dict(_FAMILIES)
+
+
+def to_bytes(thing: Storable) -> bytes:
+    """Write a sketch or counter as bytes: versioned, checked, the same on every machine."""
+    out = Writer()
+    thing._write(out)
+    payload = out.bytes()
+    head = _HEADER.pack(MAGIC, VERSION, thing.FAMILY, 0, len(payload))
+    return b"".join((head, _CRC.pack(zlib.crc32(payload, zlib.crc32(head))), payload))
+
+
+def from_bytes(data: bytes | bytearray | memoryview, *, limit: int | None = None) -> Any:
+    """Read what ``to_bytes`` wrote. Damaged or foreign bytes raise ``FormatError`` and nothing else.
+
+    ``limit`` is the most memory, in bytes, that the result may take. Left out, it is 256 MiB or 32 times the input.
+
+    >>> import lately as lt
+    >>> counter = lt.WindowCounter(window=100, eps=0.1)
+    >>> counter.add(7, 3)
+    >>> lt.from_bytes(counter.to_bytes()).count()
+    Estimate(3, 3..3, 100%)
+    """
+    try:
+        view = memoryview(data).cast("B")
+    except TypeError as error:
+        raise FormatError(f"cannot read a sketch from a {type(data).__name__}; give bytes") from error
+    size = _HEADER.size + _CRC.size
+    if len(view) < size:
+        raise FormatError(f"{len(view)} bytes are too few for a sketch, which starts with a {size}-byte header")
+    magic, version, family, flags, length = _HEADER.unpack_from(view)
+    if magic != MAGIC:
+        raise FormatError(f"the data starts with {magic!r}, not {MAGIC!r}; it is no sketch of lately")
+    if version != VERSION:
+        raise FormatError(f"the data has format version {version}; this lately reads version {VERSION}: upgrade it")
+    if len(view) - size != length:
+        raise FormatError(f"the data is {len(view):,} bytes, its header says {length + size:,}; it was cut or padded")
+    (crc,) = _CRC.unpack_from(view, _HEADER.size)
+    if zlib.crc32(view[size:], zlib.crc32(view[: _HEADER.size])) != crc:
+        raise FormatError("the checksum does not match; the data was damaged on its way here")
+    if flags or family not in _FAMILIES:
+        raise FormatError(f"the data has family {family} and flags {flags}, unknown to this lately: upgrade it")
+    source = Reader(view[size:], max(LIMIT, 32 * len(view)) if limit is None else limit)
+    thing = _FAMILIES[family]._read(source)
+    source.finish()
+    return thing
+
+
+def from_trusted_bytes(data: bytes) -> Any:
+    """What unpickling calls: any size, because pickles are trusted anyway."""
+    return from_bytes(data, limit=2**63)
+
+
+class Writer:
+    """Fields, one after the other."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+
+    def bytes(self) -> bytes:
+        return b"".join(self._parts)
+
+    def u8(self, value: int) -> None:
+        self._parts.append(struct.pack("<B", value))
+
+    def i64(self, value: int) -> None:
+        self._parts.append(struct.pack("<q", value))
+
+    def u64(self, value: int) -> None:
+        self._parts.append(struct.pack("<Q", value))
+
+    def f64(self, value: float) -> None:
+        self._parts.append(struct.pack("<d", value))
+
+    def u64s(self, values: NDArray[np.uint64]) -> None:
+        """A column without structure (hashes): eight bytes each."""
+        self.u64(values.size)
+        self._parts.append(np.ascontiguousarray(values, "<u8").tobytes())
+
+    def integers(self, values: NDArray[Any]) -> None:
+        """A column of integers, packed by their steps; its length goes first."""
+        column = np.ascontiguousarray(values).ravel().astype(np.int64, copy=False)
+        packed = np.empty(10 * column.size, np.uint8)
+        used = _pack(column, packed)
+        self.u64(column.size)
+        self._parts.append(packed[:used].tobytes())
+
+
+class Reader:
+    """Fields in the order in which they were written; whatever is not as written is a ``FormatError``."""
+
+    def __init__(self, view: memoryview, limit: int) -> None:
+        self._view, self._at, self.limit = view, 0, limit
+
+    def u8(self) -> int:
+        return int(self._field("<B"))
+
+    def i64(self) -> int:
+        return int(self._field("<q"))
+
+    def u64(self) -> int:
+        return int(self._field("<Q"))
+
+    def f64(self) -> float:
+        return float(self._field("<d"))
+
+    def u64s(self) -> NDArray[np.uint64]:
+        size = self.u64()
+        self.check(size * 8 <= self._left(), "a column runs past the end")
+        values = np.frombuffer(self._view, "<u8", size, self._at).astype(np.uint64)
+        self._at += size * 8
+        return values
+
+    def integers(self, low: int, high: int) -> NDArray[np.int64]:
+        """A packed column whose values must lie in ``low..high``."""
+        size = self.u64()
+        self.check(size <= self._left(), "a column runs past the end")
+        values = np.empty(size, np.int64)
+        used = _unpack(np.frombuffer(self._view, np.uint8, offset=self._at), values)
+        self.check(used >= 0, "a column is cut short")
+        self._at += used
+        if size:
+            self.check(low <= int(values.min()) and int(values.max()) <= high, f"a column leaves {low}..{high}")
+        return values
+
+    def fraction(self) -> float:
+        """An eps or delta."""
+        value = self.f64()
+        self.check(FINEST <= value < 1, f"{value} where a fraction belongs")
+        return value
+
+    def choice(self, *allowed: int) -> int:
+        """A byte that must be one of the allowed ones."""
+        value = self.u8()
+        self.check(value in allowed, f"{value} where one of {allowed} belongs")
+        return value
+
+    def within(self, value: int, low: int, high: int) -> int:
+        """Pass a value that must lie in ``low..high``."""
+        self.check(low <= value <= high, f"{value} where {low}..{high} belongs")
+        return value
+
+    def fits(self, nbytes: int) -> None:
+        """Refuse, before allocating, a state that would take more memory than allowed."""
+        if nbytes > self.limit:
+            raise FormatError(
+                f"the sketch would take {nbytes:,} bytes, more than {self.limit:,}; if you trust it, pass limit={nbytes}"
+            )
+
+    def check(self, fine: bool, problem: str) -> None:
+        """Refuse the input unless ``fine``."""
+        if not fine:
+            raise FormatError(f"not a sketch that lately wrote: {problem} (payload offset {self._at})")
+
+    def finish(self) -> None:
+        """Nothing may be left over."""
+        self.check(self._left() == 0, f"{self._left()} bytes too many")
+
+    def _left(self) -> int:
+        return len(self._view) - self._at
+
+    def _field(self, form: str) -> Any:
+        self.check(struct.calcsize(form) <= self._left(), "it ends in the middle of a field")
+        (value,) = struct.unpack_from(form, self._view, self._at)
+        self._at += struct.calcsize(form)
+        return value
+
+
+@kernel
+def _pack(values: NDArray[np.int64], out: NDArray[np.uint8]) -> int:
+    at = 0
+    before = np.uint64(0)
+    for i in range(values.size):
+        value = np.uint64(values[i])
+        step = value - before
+        before = value
+        word = (step << _ONE) ^ (np.uint64(0) - (step >> _63))  # zigzag: small steps either way become small words
+        while word >= _MORE:
+            out[at] = np.uint8((word & _LOW7) | _MORE)
+            word >>= _SEVEN
+            at += 1
+        out[at] = np.uint8(word)
+        at += 1
+    return at
+
+
+@kernel
+def _unpack(data: NDArray[np.uint8], out: NDArray[np.int64]) -> int:
+    at = 0
+    before = np.uint64(0)
+    for i in range(out.size):
+        word = np.uint64(0)
+        shift = np.uint64(0)
+        while True:
+            if at == data.size or shift > _63:
+                return -1
+            byte = np.uint64(data[at])
+            at += 1
+            word |= (byte & _LOW7) << shift
+            if byte < _MORE:
+                break
+            shift += _SEVEN
+        before += (word >> _ONE) ^ (np.uint64(0) - (word & _ONE))
+        out[i] = np.int64(before)
+    return at

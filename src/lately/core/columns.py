@@ -1,0 +1,77 @@
+"""Columns as users have them (lists, NumPy, pandas, polars, Arrow, scalars) turned into NumPy or Arrow, without loops.
+
+Optional libraries are recognised by what their objects can do, never imported here.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lately.core.errors import InputError
+
+Ints = NDArray[np.int64]
+
+
+def is_arrow(values: object) -> bool:
+    """Whether the object is an Arrow array or chunked array."""
+    return type(values).__module__.startswith("pyarrow")
+
+
+def arrow(values: Any) -> Any:
+    """Any column as one Arrow array: pandas and polars columns hand theirs over, lists are converted in C++."""
+    import pyarrow as pa
+
+    if hasattr(values, "to_arrow"):  # polars
+        values = values.to_arrow()
+    if isinstance(values, pa.RecordBatch | pa.Table):
+        values = values.to_struct_array()
+    if not isinstance(values, pa.Array | pa.ChunkedArray):
+        values = pa.array(values)  # lists, NumPy, and pandas through its own protocol
+    if isinstance(values, pa.ChunkedArray):
+        values = values.combine_chunks()
+        if isinstance(values, pa.ChunkedArray):  # more chunks than one array of 32-bit offsets can hold
+            values = pa.chunked_array([c.cast(pa.large_string()) for c in values.chunks]).combine_chunks()
+    return values
+
+
+def whole_numbers(values: Any, name: str) -> Ints:
+    """A column of integers as int64, or a clear refusal."""
+    if is_arrow(values) or hasattr(values, "to_arrow"):
+        column = arrow(values)
+        if column.null_count:
+            raise InputError(f"{column.null_count} of the {name} are null; fill or drop them first")
+        values = column.to_numpy(zero_copy_only=False)
+    array = np.atleast_1d(np.asarray(values))
+    if array.ndim != 1:
+        raise InputError(f"{name} has {array.ndim} dimensions; give one column")
+    if array.dtype.kind == "f" and array.size:
+        bad = array[~(np.floor(array) == array)]
+        if bad.size:
+            raise InputError(f"{name} has the value {bad[0]!r}; {name} must be whole numbers")
+        if np.abs(array).max() > 2**53:
+            raise InputError(f"{name} has the value {np.abs(array).max()!r}, too large for an exact float; give integers")
+        return array.astype(np.int64)
+    if array.dtype.kind == "u" and array.size and int(array.max()) >= 2**63:
+        raise InputError(f"{name} has the value {int(array.max())}; {name} must be below 2**63")
+    if array.dtype.kind not in "iu":
+        if array.size == 0:
+            return np.empty(0, np.int64)
+        raise InputError(f"{name} has the value {array.flat[0]!r} of type {array.dtype}; {name} must be whole numbers")
+    return array.astype(np.int64, copy=False)
+
+
+def arrival_counts(values: Any, size: int) -> Ints | None:
+    """The ``counts=`` column: None for one each, else checked non-negative integers."""
+    if values is None:
+        return None
+    counts = whole_numbers(values, "counts")
+    if counts.size == 1 and size != 1 and np.ndim(values) == 0:
+        counts = np.broadcast_to(counts, size).copy()
+    if counts.size != size:
+        raise InputError(f"{counts.size:,} counts for {size:,} keys; give one each, or leave counts out")
+    if counts.size and counts.min() < 0:
+        raise InputError(f"counts has the value {int(counts.min())}; a sliding window only adds: counts must be 0 or more")
+    if counts.size and float(counts.sum(dtype=np.float64)) > 2.0**62:
+        raise InputError(f"counts add up to {counts.sum(dtype=np.float64):.3g}, more than 2**62; scale them down")
+    return counts

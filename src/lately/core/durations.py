@@ -1,0 +1,168 @@
+"""How long a window is, and what one tick of it is: "10m", timedelta, plain integers, or arrivals."""
+
+import re
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Literal
+
+import numpy as np
+
+from lately.core.errors import ParameterError
+
+#: What may stand for a length of time: "10m", a timedelta, or a plain integer when times are integers.
+Duration = str | int | timedelta | np.timedelta64
+
+_NANOSECONDS = {
+    unit: scale
+    for scale, units in {
+        1: "ns nanosecond nanoseconds",
+        1_000: "us µs microsecond microseconds",
+        1_000_000: "ms millisecond milliseconds",
+        1_000_000_000: "s sec second seconds",
+        60_000_000_000: "m min minute minutes",
+        3_600_000_000_000: "h hour hours",
+        86_400_000_000_000: "d day days",
+        604_800_000_000_000: "w week weeks",
+    }.items()
+    for unit in units.split()
+}
+_PART = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-zµ]+)\s*")
+
+#: Stamps are 32 bits wide; a quarter of that room for the window leaves enough for time to pass between two rebasings.
+MAX_WINDOW_TICKS = 2**30
+
+
+def nanoseconds(duration: Duration) -> int:
+    """Parse a length of time into nanoseconds.
+
+    >>> nanoseconds("1h 30m") == nanoseconds(timedelta(minutes=90)) == 90 * 60 * 10**9
+    True
+    """
+    if isinstance(duration, timedelta):
+        return (duration.days * 86_400 + duration.seconds) * 10**9 + duration.microseconds * 1_000
+    if isinstance(duration, np.timedelta64):
+        return int(duration.astype("timedelta64[ns]").astype(np.int64))
+    if not isinstance(duration, str):
+        raise ParameterError(f"{duration!r} is not a duration; write it like '10m', '1h 30m' or timedelta(minutes=10)")
+    total, at = 0.0, 0
+    whole = 0
+    text = duration.lower()
+    while at < len(text):
+        part = _PART.match(text, at)
+        if part is None or part[2] not in _NANOSECONDS:
+            raise ParameterError(
+                f"cannot read the duration {duration!r}; write a number and one of ns, us, ms, s, m, h, d, w, as in '10m'"
+            )
+        scale = _NANOSECONDS[part[2]]
+        if "." in part[1]:
+            total += float(part[1]) * scale
+        else:
+            whole += int(part[1]) * scale
+        at = part.end()
+    if at == 0:
+        raise ParameterError("an empty duration; write it like '10m'")
+    return whole + round(total)
+
+
+@dataclass(frozen=True, slots=True)
+class arrivals:  # noqa: N801  (reads as a word: window=arrivals(1_000_000))
+    """A window over the last ``n`` arrivals instead of a length of time.
+
+    >>> arrivals(1_000_000)
+    arrivals(n=1000000)
+    """
+
+    n: int
+
+    def __post_init__(self) -> None:
+        if isinstance(self.n, bool) or not isinstance(self.n, int | np.integer) or not 1 <= self.n <= MAX_WINDOW_TICKS:
+            raise ParameterError(f"arrivals({self.n!r}): give a whole number from 1 to {MAX_WINDOW_TICKS:,}")
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A sliding window cut in ticks.
+
+    ``kind`` says what a tick is: ``unit`` nanoseconds of time, ``unit`` of the caller's integers, or one arrival.
+    A time window holds the ticks ``now - ticks .. now``; a window of arrivals holds exactly the last ``ticks`` of them.
+    """
+
+    kind: Literal["time", "integer", "arrivals"]
+    ticks: int
+    unit: int
+
+    @classmethod
+    def of(cls, window: Duration | arrivals, tick: Duration | None = None) -> "Window":
+        """Read the ``window=`` and ``tick=`` that a user gives.
+
+        >>> Window.of("1h"), Window.of(1_000_000), Window.of(arrivals(500))
+        (Window('1h', tick='1s'), Window(1000000, tick=1), Window(arrivals(500)))
+        """
+        if isinstance(window, arrivals):
+            if tick is not None:
+                raise ParameterError(f"tick={tick!r} with a window of arrivals: leave tick out, an arrival is the tick")
+            return cls("arrivals", int(window.n), 1)
+        if isinstance(window, bool) or isinstance(tick, bool):
+            raise ParameterError(f"window={window!r}, tick={tick!r}: a duration is a text, a timedelta or an integer")
+        if isinstance(window, int | np.integer):
+            if tick is not None and not isinstance(tick, int | np.integer):
+                raise ParameterError(f"window={window!r} is an integer but tick={tick!r} is not; give both the same way")
+            return cls("integer", *_cut(int(window), 1 if tick is None else int(tick), window, tick))
+        if isinstance(tick, int | np.integer):
+            raise ParameterError(f"tick={tick!r} is an integer but window={window!r} is not; write tick='1s'")
+        length, unit = nanoseconds(window), nanoseconds("1s" if tick is None else tick)
+        return cls("time", *_cut(length, unit, window, "1s" if tick is None else tick))
+
+    @property
+    def span(self) -> int:
+        """How many ticks before now are still inside."""
+        return self.ticks - 1 if self.kind == "arrivals" else self.ticks
+
+    def length(self, duration: Duration) -> int:
+        """A length of time in ticks, rounded down; not checked against the window."""
+        if self.kind == "time":
+            if isinstance(duration, int | np.integer):
+                raise ParameterError(f"{duration!r} is not a duration; this window is in time: write it like '10m'")
+            return nanoseconds(duration) // self.unit
+        if isinstance(duration, bool) or not isinstance(duration, int | np.integer):
+            what = "arrivals" if self.kind == "arrivals" else "integer times"
+            raise ParameterError(f"{duration!r}: this window is over {what}; give a whole number")
+        return int(duration) // self.unit
+
+    def text(self, ticks: int) -> str:
+        """A number of ticks as the user would write it."""
+        return _readable(ticks * self.unit) if self.kind == "time" else f"{ticks * self.unit:,}"
+
+    def __repr__(self) -> str:
+        if self.kind == "arrivals":
+            return f"Window(arrivals({self.ticks}))"
+        if self.kind == "integer":
+            return f"Window({self.ticks * self.unit}, tick={self.unit})"
+        return f"Window({_readable(self.ticks * self.unit)!r}, tick={_readable(self.unit)!r})"
+
+
+def _cut(length: int, unit: int, window: object, tick: object) -> tuple[int, int]:
+    if length <= 0 or unit <= 0:
+        raise ParameterError(f"window={window!r}, tick={tick!r}: both must be longer than nothing")
+    if length < unit:
+        raise ParameterError(f"window={window!r} is shorter than one tick of {tick!r}; give a finer tick= or a longer window=")
+    if length // unit > MAX_WINDOW_TICKS:
+        raise ParameterError(
+            f"window={window!r} has {length // unit:,} ticks of {tick!r}, more than {MAX_WINDOW_TICKS:,}; give a coarser tick="
+        )
+    return length // unit, unit
+
+
+def _readable(ns: int) -> str:
+    for scale, unit in (
+        (604_800_000_000_000, "w"),
+        (86_400_000_000_000, "d"),
+        (3_600_000_000_000, "h"),
+        (60_000_000_000, "m"),
+        (1_000_000_000, "s"),
+        (1_000_000, "ms"),
+        (1_000, "us"),
+    ):
+        if ns >= scale and ns % scale == 0:
+            return f"{ns // scale}{unit}"
+    return f"{ns}ns"

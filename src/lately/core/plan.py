@@ -1,0 +1,166 @@
+"""From a wanted guarantee to the sizes that give it: the theorems of the papers, as functions.
+
+ECM-15 Theorems 1 to 3 split eps between the Count-Min array and its counters; section 5.1 sizes counters that will be
+merged. Nothing here builds anything: ``plan`` tells what a sketch will cost before it is made.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from lately.core.durations import Duration, Window, arrivals
+from lately.core.errors import ParameterError
+
+Query = Literal["point", "inner"]
+Counter = Literal["wave", "exphist", "randwave", "exact"]
+
+#: Finer than this is no longer an approximation, and its sizes no longer numbers.
+FINEST = 1e-9
+
+#: The constant of the randomized wave: 36 is what its proof needs, 6 is what the paper measured with.
+SAMPLES = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a sketch with a wanted guarantee is made of, and what it costs."""
+
+    eps: float
+    delta: float
+    query: Query
+    counter: Counter
+    merge_height: int
+    eps_cm: float
+    eps_sw: float
+    delta_cm: float
+    delta_sw: float
+    width: int
+    depth: int
+    arrivals: int
+    bytes: int
+
+
+def plan(
+    eps: float,
+    delta: float,
+    window: Duration | arrivals,
+    *,
+    tick: Duration | None = None,
+    query: Query = "point",
+    merge_height: int = 0,
+    counter: Counter = "wave",
+    arrivals: int = 1_000_000,
+    samples: int = SAMPLES,
+) -> Plan:
+    """What an ``EcmSketch`` with this guarantee will be made of, before it is built.
+
+    ``bytes`` is the most that its counters will take while at most ``arrivals`` arrivals lie in the window.
+
+    >>> p = plan(0.1, 0.05, "1h")
+    >>> p.width, p.depth, round(p.eps_cm, 4), p.eps_sw
+    (30, 3, 0.0909, 0.1)
+    >>> round(plan(0.1, 0.05, "1h", merge_height=3).eps_sw, 4)
+    0.0245
+    """
+    shape = Window.of(window, tick)
+    eps_cm, target = split(eps, query)
+    eps_sw = premerge_error(target, merge_height)
+    delta_cm, delta_sw = deltas(delta, counter)
+    if arrivals < 1:
+        raise ParameterError(f"arrivals={arrivals!r}: say how many arrivals a window holds at the most, 1 or more")
+    if shape.kind == "arrivals":
+        arrivals = shape.ticks
+    width, depth = count_min_size(eps_cm, delta_cm)
+    size = counter_bytes(counter, eps_sw, delta_sw, arrivals, samples)
+    total = counter_bytes("exact" if counter == "exact" else "wave", total_error(eps_sw), 0.0, arrivals, samples)
+    cells = 1 if counter == "exact" else width  # an exact row stores each arrival once, however wide it is
+    return Plan(
+        eps, delta, query, counter, merge_height, eps_cm, eps_sw, delta_cm, delta_sw,
+        width, depth, arrivals, cells * depth * size + total,
+    )  # fmt: skip
+
+
+def split(eps: float, query: str) -> tuple[float, float]:
+    """(eps_cm, eps_sw) that together give eps: ECM-15 Theorem 1 for point queries, Theorem 2 for inner products."""
+    check_probability("eps", eps)
+    if query == "point":
+        return eps / (1 + eps), eps
+    if query == "inner":
+        return eps / (1 + eps), math.sqrt(1 + eps) - 1
+    raise ParameterError(f"query={query!r}: give one of {', '.join(get_args(Query))}")
+
+
+def deltas(delta: float, counter: str) -> tuple[float, float]:
+    """(delta_cm, delta_sw): only randomized counters need a share of delta (Theorem 3)."""
+    check_probability("delta", delta)
+    if counter not in get_args(Counter):
+        raise ParameterError(f"counter={counter!r}: give one of {', '.join(get_args(Counter))}")
+    return (delta / 2, delta / 2) if counter == "randwave" else (delta, 0.0)
+
+
+def count_min_size(eps_cm: float, delta_cm: float) -> tuple[int, int]:
+    """(width, depth) of a Count-Min array: ⌈e/eps⌉ and ⌈ln 1/delta⌉."""
+    return math.ceil(math.e / eps_cm), max(1, math.ceil(math.log(1 / delta_cm)))
+
+
+def merged_error(eps_sw: float, height: int) -> float:
+    """The relative error of a counter after ``height`` levels of merging: h·eps(1+eps) + eps (ECM-15 §5.1)."""
+    return height * eps_sw * (1 + eps_sw) + eps_sw
+
+
+def premerge_error(eps_sw: float, height: int) -> float:
+    """The error to build counters with so that ``height`` levels of merging end at eps_sw (ECM-15 §5.1, closed form)."""
+    if isinstance(height, bool) or not isinstance(height, int) or not 0 <= height <= 255:
+        raise ParameterError(f"merge_height={height!r}: give the number of merge levels to come, 0 to 255")
+    if height == 0:
+        return eps_sw
+    # (√(1 + 2h + h² + 4h·eps) - 1 - h) / 2h, written so that small numbers do not cancel
+    return 2 * eps_sw / (math.sqrt((1 + height) ** 2 + 4 * height * eps_sw) + 1 + height)
+
+
+def total_error(eps_sw: float) -> float:
+    """The stream's total has one cell of its own, twice as fine: it costs little and tightens every answer."""
+    return eps_sw / 2
+
+
+def wave_capacity(eps: float) -> int:
+    """Entries per level of a wave: (1/eps + 1)/2 of them, rounded up to a power of two so that an index is a mask."""
+    return 1 << (math.ceil((1 / eps + 1) / 2) - 1).bit_length()
+
+
+def exphist_capacity(eps: float) -> int:
+    """k of an exponential histogram: at least k buckets of each size, 2k - 1 of size one, keep invariant 1."""
+    return math.ceil(1 / (2 * eps))
+
+
+def randwave_capacity(eps: float, delta: float, samples: int) -> tuple[int, int]:
+    """(samples per level, repetitions) of a randomized wave: c/eps² and c·ln(1/delta), the latter odd for the median."""
+    if isinstance(samples, bool) or not isinstance(samples, int) or not 1 <= samples <= 255:
+        raise ParameterError(f"samples={samples!r}: the constant of the randomized wave is 1 to 255; its proof needs 36")
+    return math.ceil(samples / eps**2), math.ceil(samples * math.log(1 / delta)) | 1
+
+
+def levels(arrivals: int, capacity: int) -> int:
+    """How many levels hold a window of so many arrivals when each holds ``capacity`` times twice the one below."""
+    return 1 + max(0, math.ceil(math.log2(arrivals / capacity)))
+
+
+def counter_bytes(counter: str, eps: float, delta: float, arrivals: int, samples: int) -> int:
+    """The most bytes that one cell takes while ``arrivals`` arrivals lie in its window."""
+    if counter == "wave":
+        capacity = wave_capacity(eps)
+        return 12 + 4 * capacity * levels(arrivals, capacity)
+    if counter == "exphist":
+        k = exphist_capacity(eps)
+        return 12 + 2 * 4 * k + (2 + 4 * (k + 1)) * (1 + levels(arrivals, k + 1))
+    if counter == "randwave":
+        capacity, repetitions = randwave_capacity(eps, delta, samples)
+        # A level more than on average: the largest of many random samples decides how many there are.
+        return repetitions * (4 + 4 * capacity) * (1 + levels(arrivals, capacity))
+    return 4 * 16 * arrivals  # exact: sixteen bytes an arrival, and room to append and to expire in bulk
+
+
+def check_probability(name: str, value: object) -> None:
+    """eps and delta are fractions strictly between 0 and 1."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not FINEST <= value < 1:
+        raise ParameterError(f"{name}={value!r}: give a number between 0 and 1 ({FINEST} at the least), such as 0.01")

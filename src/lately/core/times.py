@@ -1,0 +1,141 @@
+"""Instants as users have them, turned into tick numbers: datetimes in any zone, NumPy, Arrow, pandas, polars, numbers.
+
+In a window of time, plain numbers are seconds since 1970 (Unix time); in an integer window they are what they are.
+"""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+
+from lately.core.columns import Ints, arrow, is_arrow, whole_numbers
+from lately.core.durations import Window
+from lately.core.errors import InputError
+
+_UNIT_NS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FAR = 2**62
+
+
+def ticks_of(times: Any, window: Window) -> Ints:
+    """Turn a column (or one value) of instants into int64 tick numbers, one for each.
+
+    >>> ticks_of(["2026-01-01T00:00:10", "2026-01-01T00:00:11.7"], Window.of("1h"))
+    array([1767225610, 1767225611])
+    >>> ticks_of([3, 4], Window.of(1000))
+    array([3, 4])
+    """
+    values, scale = _normalise(times)
+    if values.ndim != 1:
+        raise InputError(f"times has {values.ndim} dimensions; give one column")
+    if window.kind == "integer":
+        if scale:
+            raise InputError("times are dates but the window is in integers; build it like window='1h', or give integer times")
+        ticks = whole_numbers(values, "times")
+        ticks = ticks if window.unit == 1 else ticks // window.unit
+    elif values.dtype.kind == "f":
+        ticks = _float_seconds(values, window.unit)
+    else:
+        ticks = _rescale(whole_numbers(values, "times"), scale or 10**9, window.unit)
+    return ticks
+
+
+def check_tick(tick: int) -> None:
+    """Refuse a tick so far from the epoch that arithmetic on it could overflow."""
+    if abs(tick) > _FAR:
+        raise InputError(f"a time lies {tick:,} ticks from the epoch, more than 2**62; check the unit of times")
+
+
+def tick_of(time: Any, window: Window) -> int:
+    """The tick of one instant."""
+    ticks = ticks_of(time, window)
+    if ticks.size != 1:
+        raise InputError(f"{time!r}: give one instant")
+    check_tick(int(ticks[0]))
+    return int(ticks[0])
+
+
+def is_instant(value: object) -> bool:
+    """Whether a value names a moment, rather than a length of time."""
+    return isinstance(value, datetime | np.datetime64)
+
+
+def _normalise(times: Any) -> tuple[np.ndarray[Any, Any], int]:
+    """The raw numbers, and how many nanoseconds one of them is (0 when the caller gave plain numbers)."""
+    if times is None:
+        raise InputError("times is None; give the instant of each arrival")
+    if isinstance(times, datetime):
+        times = [times]
+    if isinstance(times, list | tuple) and times and isinstance(times[0], datetime):
+        return _datetimes(times), 1_000
+    if is_arrow(times) or hasattr(times, "to_arrow"):
+        return _arrow_times(arrow(times))
+    if hasattr(times, "dt") and hasattr(times, "array") and getattr(times.dtype, "tz", None) is not None:
+        times = times.dt.tz_convert("UTC").dt.tz_localize(None)  # a pandas column with a zone
+    try:
+        values = np.atleast_1d(np.asarray(times))
+        if values.dtype.kind in "US" or (values.dtype.kind == "O" and not any(v is None for v in values)):
+            values = values.astype("datetime64[ns]")
+    except (ValueError, TypeError) as error:
+        raise InputError(f"cannot read times: {error}; give datetimes, datetime64, Arrow timestamps or numbers") from error
+    if values.dtype.kind == "M":
+        if np.isnat(values).any():
+            raise InputError(f"{int(np.isnat(values).sum())} of the times are NaT; fill or drop them first")
+        unit = np.datetime_data(values.dtype)
+        if unit[0] not in _UNIT_NS or unit[1] != 1:
+            values = values.astype("datetime64[s]")
+            unit = ("s", 1)
+        return values.view(np.int64), _UNIT_NS[unit[0]]
+    if values.dtype.kind == "f" and not np.isfinite(values).all():
+        raise InputError(f"times has the value {values[~np.isfinite(values)][0]}; fill or drop it first")
+    if values.dtype.kind == "O":
+        raise InputError("times has a None; fill or drop it first")
+    if values.dtype.kind not in "iuf":
+        raise InputError(f"times has the type {values.dtype}; give datetimes, datetime64, Arrow timestamps or numbers")
+    return values, 0
+
+
+def _datetimes(times: list[datetime] | tuple[datetime, ...]) -> Ints:
+    """Microseconds since 1970; a datetime without a zone is taken as UTC."""
+    try:
+        aware = (t if t.tzinfo else t.replace(tzinfo=UTC) for t in times)
+        gaps = [t - _EPOCH for t in aware]
+    except (AttributeError, TypeError) as error:
+        bad = next(t for t in times if not isinstance(t, datetime))
+        raise InputError(f"times mixes datetimes with {bad!r}; give one kind") from error
+    return np.array([(g.days * 86_400 + g.seconds) * 10**6 + g.microseconds for g in gaps], np.int64)
+
+
+def _arrow_times(column: Any) -> tuple[np.ndarray[Any, Any], int]:
+    import pyarrow as pa
+
+    if column.null_count:
+        raise InputError(f"{column.null_count} of the times are null; fill or drop them first")
+    kind = column.type
+    if pa.types.is_timestamp(kind):
+        return column.cast(pa.int64()).to_numpy(zero_copy_only=False), _UNIT_NS[kind.unit]
+    if pa.types.is_date(kind):
+        return column.cast(pa.date32()).cast(pa.int32()).to_numpy(zero_copy_only=False).astype(np.int64), 86_400 * 10**9
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+        return _normalise(column.to_numpy(zero_copy_only=False))
+    raise InputError(f"times has the Arrow type {kind}; give timestamps, dates or numbers")
+
+
+def _rescale(values: Ints, scale: int, unit: int) -> Ints:
+    """floor(values * scale / unit) without overflow."""
+    if unit % scale == 0:
+        return values if unit == scale else values // (unit // scale)
+    if values.size and max(int(values.max()), -int(values.min())) * scale >= 2**63:
+        raise InputError(
+            f"times reach {int(np.abs(values).max()):,}, too far from 1970 for ticks of {unit} ns; use a coarser tick="
+        )
+    return values * scale // unit
+
+
+def _float_seconds(values: np.ndarray[Any, Any], unit: int) -> Ints:
+    if values.size and float(np.abs(values).max()) * 1e9 >= 2.0**63:
+        raise InputError(f"times reach {np.abs(values).max():.6g} seconds; numbers in a time window are Unix seconds")
+    whole = np.floor(values)
+    nanos = whole.astype(np.int64) * 10**9 + np.round((values - whole) * 1e9).astype(np.int64)
+    ticks: Ints = nanos // unit
+    return ticks

@@ -1,0 +1,1 @@
+"""Sliding-window counters: one family per file, each an array of independent cells."""

@@ -1,0 +1,117 @@
+"""Exact counters: every arrival of the window is kept. No error, no bound on memory; the floor of every comparison.
+
+One log for all cells, in time order. What has left the window is cut off in bulk once it is half of the log:
+
+    [ expired … | live … | room ]
+      0          head     size
+"""
+
+from collections.abc import Sequence
+from typing import Self
+
+import numpy as np
+
+from lately.core.codec import Reader, Writer
+from lately.counters.base import Bounds, Cells, CounterArray, Counts, Stamps
+
+
+class Exact(CounterArray):
+    """An array of exact counters; 16 bytes an arrival, and a query reads the whole window.
+
+    >>> exact = Exact(cells=2, span=10)
+    >>> exact.add(np.array([0, 1, 0], np.uint32), np.array([11, 12, 13], np.uint32))
+    >>> exact.all_since(12).value.tolist()
+    [1, 1]
+    """
+
+    family = "exact"
+
+    def __init__(self, cells: int, span: int, eps: float = 0.0) -> None:
+        super().__init__(cells, span, eps)
+        self._head = self._size = 0
+        self._stamps = np.empty(0, np.uint32)
+        self._cells = np.empty(0, np.uint32)
+        self._counts = np.empty(0, np.int64)
+
+    @property
+    def merge_error(self) -> float:
+        return 0.0
+
+    @property
+    def nbytes(self) -> int:
+        return self._stamps.nbytes + self._cells.nbytes + self._counts.nbytes
+
+    @property
+    def _live(self) -> tuple[Stamps, Cells, Counts]:
+        mine = slice(self._head, self._size)
+        return self._stamps[mine], self._cells[mine], self._counts[mine]
+
+    def add(self, cells: Cells, stamps: Stamps, counts: Counts | None = None) -> None:
+        if not cells.size:
+            return
+        live_from = max(int(stamps[-1]) - self.span, 0)
+        if self._size + cells.size > self._stamps.size:
+            self._head += int(np.searchsorted(self._stamps[self._head : self._size], live_from))
+            self._make_room(cells.size)
+        new = slice(self._size, self._size + cells.size)
+        self._stamps[new], self._cells[new] = stamps, cells
+        self._counts[new] = 1 if counts is None else counts
+        self._size += cells.size
+
+    def _make_room(self, more: int) -> None:
+        stamps, cells, counts = self._live
+        size = self._stamps.size
+        if stamps.size + more > size // 2:
+            size = 2 * (stamps.size + more)
+        self._head, self._size = 0, stamps.size
+        for name, values in (("_stamps", stamps), ("_cells", cells), ("_counts", counts)):
+            grown = np.empty(size, values.dtype)
+            grown[: values.size] = values
+            setattr(self, name, grown)
+
+    def _since(self, cells: Cells, stamp: np.uint32) -> Bounds:
+        stamps, mine, counts = self._live
+        start = int(np.searchsorted(stamps, stamp))
+        table = np.zeros(self.cells, np.int64)
+        np.add.at(table, mine[start:], counts[start:])
+        value = table[cells]
+        return Bounds(value, value.copy(), value.copy())
+
+    def rebase(self, shift: int) -> None:
+        self._stamps = np.where(self._stamps > shift, self._stamps - np.uint32(min(shift, 2**32 - 1)), 0).astype(np.uint32)
+
+    def merged(self, others: Sequence[Self], shifts: Sequence[int], live_from: int) -> Self:
+        parts = []
+        for array, shift in zip([self, *others], shifts, strict=True):
+            stamps, cells, counts = array._live
+            moved = stamps.astype(np.int64) + shift
+            live = (stamps > 0) & (moved >= live_from)
+            parts.append((moved[live], cells[live], counts[live]))
+        stamps, cells, counts = (np.concatenate(column) for column in zip(*parts, strict=True))
+        order = np.argsort(stamps, kind="stable")
+        result = type(self)(self.cells, self.span)
+        result.add(cells[order], stamps[order].astype(np.uint32), counts[order])
+        return result
+
+    def copy(self) -> Self:
+        twin = type(self)(self.cells, self.span)
+        stamps, cells, counts = self._live
+        twin._stamps, twin._cells, twin._counts = stamps.copy(), cells.copy(), counts.copy()
+        twin._size = twin._stamps.size
+        return twin
+
+    def write(self, out: Writer, now: int) -> None:
+        stamps, cells, counts = self._live
+        live = stamps >= self.live_from(now)
+        out.integers(now - stamps[live].astype(np.int64))
+        out.integers(cells[live])
+        out.integers(counts[live])
+
+    def read(self, source: Reader, now: int) -> None:
+        ages = source.integers(0, min(self.span, now - 1))
+        cells = source.integers(0, self.cells - 1)
+        counts = source.integers(0, 2**62)
+        source.check(ages.size == cells.size == counts.size, "columns of different lengths")
+        source.check(bool((np.diff(ages) <= 0).all()), "entries are out of order")
+        source.fits(32 * ages.size + 8 * self.cells)
+        self.add(cells.astype(np.uint32), (now - ages).astype(np.uint32), counts)

@@ -1,0 +1,334 @@
+"""Deterministic waves (Gibbons & Tirthapura, as used in ECM-15 §4.2) in an implicit layout.
+
+The n-th arrival of a cell is stored at level tz(n), its number of trailing zero bits; the top level takes all higher ones
+too. A level is a ring of stamps whose index *is* the position, so an entry is one uint32 and an update is: increment, count
+trailing zeros, one store. No cascade, no expiry, no heads:
+
+    rings[level, cell, slot]
+      level 0     1   3   5   7   9   11  …      position p = (2k + 1) << level   at slot k mod capacity
+      level 1     2     6     10    14    …
+      top = 2     4  8  12  16  20  24    …      position p = k << top            at slot k mod capacity
+
+Within the last ``capacity << level`` arrivals every multiple of ``1 << level`` is retained, so the gap around the start of
+a range is at most 1/(2·capacity - 1) of the arrivals in it.
+
+Room grows with the stream: when a store on the top level would overwrite a stamp still inside the window, the rings are
+doubled up to their capacity and then a level is added. So the state after a stream does not depend on its batches.
+"""
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from lately.core import plan
+from lately.core.codec import Reader, Writer
+from lately.core.jit import helper, kernel
+from lately.counters.base import Bounds, Cells, Counts, PositionalArray, Stamps, Walk
+
+_ZERO, _ONE = np.uint64(0), np.uint64(1)
+
+# Trailing zeros by a de Bruijn sequence: isolate the lowest bit, and each of the 64 products has its own top six bits.
+_DE_BRUIJN = np.uint64(0x03F79D71B4CB0A89)
+_TRAILING = np.zeros(64, np.uint8)
+for _bit in range(64):
+    _TRAILING[((0x03F79D71B4CB0A89 << _bit) & (2**64 - 1)) >> 58] = _bit
+
+
+@helper
+def _trailing_zeros(x: Any) -> Any:
+    return np.uint64(_TRAILING[((x & (~x + _ONE)) * _DE_BRUIJN) >> np.uint64(58)])
+
+
+@helper
+def _newest_odd(n: Any, level: Any) -> Any:
+    """How many positions of exactly this level there are up to n; the newest has the index one less."""
+    return (n + (_ONE << level)) >> (level + _ONE)
+
+
+@kernel
+def _add(cells: Cells, stamps: Stamps, state: Any, span: Any) -> int:
+    """Count one arrival each; returns how many were taken before the rings had to grow."""
+    n, first, rings = state
+    capacity = np.uint64(rings.shape[2])
+    top, mask = np.uint64(rings.shape[0] - 1), capacity - _ONE
+    for i in range(cells.size):
+        cell, stamp = cells[i], stamps[i]
+        position = n[cell] + _ONE
+        level = _trailing_zeros(position)
+        if level < top:
+            slot = (position >> (level + _ONE)) & mask
+        else:
+            level = top
+            slot = (position >> top) & mask
+            if (position >> top) > capacity and stamp - rings[level, cell, slot] <= span:
+                return i
+        rings[level, cell, slot] = stamp
+        n[cell] = position
+        if position == _ONE:
+            first[cell] = stamp
+    return int(cells.size)
+
+
+@kernel
+def _add_weighted(cells: Cells, stamps: Stamps, counts: Counts, state: Any, span: Any) -> int:
+    """Count ``counts[i]`` arrivals at once, in O(capacity · log count)."""
+    n, first, rings = state
+    capacity = np.uint64(rings.shape[2])
+    top, mask = np.uint64(rings.shape[0] - 1), capacity - _ONE
+    for i in range(cells.size):
+        cell, stamp = cells[i], stamps[i]
+        before = n[cell]
+        after = before + np.uint64(counts[i])
+        if after == before:
+            continue
+        old, new = before >> top, after >> top
+        if new > old and new > capacity:
+            lost = new - capacity  # the newest position on the top level that would be overwritten
+            if lost > old or stamp - rings[top, cell, lost & mask] <= span:
+                return i
+        for level in range(top):
+            start, stop = _newest_odd(before, np.uint64(level)), _newest_odd(after, np.uint64(level))
+            for k in range(max(start, stop - min(stop, capacity)), stop):
+                rings[level, cell, np.uint64(k) & mask] = stamp
+        for k in range(max(old, new - min(new, capacity)) + _ONE, new + _ONE):
+            rings[top, cell, np.uint64(k) & mask] = stamp
+        if before == _ZERO:
+            first[cell] = stamp
+        n[cell] = after
+    return int(cells.size)
+
+
+@kernel
+def _append(cell: Any, stamps: Stamps, ends: Any, state: Any, span: Any) -> bool:
+    """Append a sorted run with cumulative counts to one cell, in O(levels · capacity) however long the run.
+
+    Returns False, with nothing changed, when the rings must grow first.
+    """
+    n, first, rings = state
+    capacity = np.uint64(rings.shape[2])
+    top, mask = np.uint64(rings.shape[0] - 1), capacity - _ONE
+    before = n[cell]
+    after = before + ends[-1]
+    if after == before:
+        return True
+    old, new = before >> top, after >> top
+    for k in range(max(old + _ONE, capacity + _ONE), new + _ONE):
+        position, lost = np.uint64(k) << top, np.uint64(k) - capacity
+        stamp = stamps[np.searchsorted(ends, position - before)]
+        if lost > old:
+            overwritten = stamps[np.searchsorted(ends, (lost << top) - before)]
+        else:
+            overwritten = rings[top, cell, lost & mask]
+        if stamp - overwritten <= span:
+            return False
+    for level in range(top + _ONE):
+        if np.uint64(level) == top:
+            start, stop = old + _ONE, new + _ONE
+        else:
+            start, stop = _newest_odd(before, np.uint64(level)), _newest_odd(after, np.uint64(level))
+        for k in range(max(start, stop - min(stop, capacity)), stop):
+            if np.uint64(level) == top:
+                position = np.uint64(k) << top
+            else:
+                position = (np.uint64(2) * np.uint64(k) + _ONE) << np.uint64(level)
+            rings[level, cell, np.uint64(k) & mask] = stamps[np.searchsorted(ends, position - before)]
+    if before == _ZERO:
+        first[cell] = stamps[np.searchsorted(ends, _ONE)]
+    n[cell] = after
+    return True
+
+
+@kernel
+def _append_all(stamps: Stamps, ends: Any, offsets: Counts, state: Any, span: Any) -> None:
+    """``_append`` a run to each cell; the rings must already be large enough."""
+    for cell in range(offsets.size - 1):
+        if offsets[cell + 1] > offsets[cell]:
+            mine = slice(offsets[cell], offsets[cell + 1])
+            _append(cell, stamps[mine], ends[mine], state, span)
+
+
+@kernel
+def _count_since(cells: Cells, since: Any, state: Any, low: Counts, high: Counts) -> None:
+    """Bracket the first position stamped ``since`` or later, by halving the gap level by level while it is retained."""
+    n, first, rings = state
+    capacity = np.uint64(rings.shape[2])
+    top, mask = np.uint64(rings.shape[0] - 1), capacity - _ONE
+    for i in range(cells.size):
+        cell = cells[i]
+        last = n[cell]
+        if first[cell] >= since:  # the whole cell is in range
+            low[i] = high[i] = last
+            continue
+        # On the top level: the newest multiple stamped before the range. Older ones than the ring have left the window.
+        newest = last >> top
+        oldest = newest - min(newest, capacity)
+        left, right = oldest, newest
+        while left < right:
+            middle = (left + right + _ONE) >> _ONE
+            if rings[top, cell, middle & mask] < since:
+                left = middle
+            else:
+                right = middle - _ONE
+        before = left << top  # stamped too early (or position 0)
+        after = before + (_ONE << top)  # stamped in range (or beyond the newest)
+        level = top
+        while level > _ZERO:
+            level -= _ONE
+            middle = before + (_ONE << level)
+            if middle > last:
+                after = middle
+                continue
+            index = middle >> (level + _ONE)
+            if index + capacity < _newest_odd(last, level):
+                break  # no longer retained: the gap stays as wide as this
+            if rings[level, cell, index & mask] < since:
+                before = middle
+            else:
+                after = middle
+        low[i] = last + _ONE - min(after, last + _ONE)
+        high[i] = last - before
+
+
+@helper
+def _is_retained(position: Any, level: Any, top: Any, last: Any, capacity: Any) -> Any:
+    if level == top:
+        return (position >> top) + capacity > (last >> top)
+    return (position >> (level + _ONE)) + capacity >= _newest_odd(last, level)
+
+
+@kernel
+def _walk(live_from: Any, state: Any, positions: Any, places: Any, offsets: Any) -> None:
+    """Every cell's retained positions, newest first, and where in the rings each is; see ``PositionalArray._walk``.
+
+    Steps down at the finest level that is still retained, which coarsens as it goes back in time.
+    """
+    n, _, rings = state
+    cells, capacity = np.uint64(rings.shape[1]), np.uint64(rings.shape[2])
+    top, mask = np.uint64(rings.shape[0] - 1), capacity - _ONE
+    at = 0
+    for cell in range(n.size):
+        last = n[cell]
+        position, step, stop = last, _ZERO, last == _ZERO
+        while not stop:
+            positions[at], places[at] = position, -1
+            if position == _ZERO:
+                stop = True
+            else:
+                level = min(_trailing_zeros(position), top)
+                if _is_retained(position, level, top, last, capacity):
+                    slot = (position >> top) & mask if level == top else (position >> (level + _ONE)) & mask
+                    if rings[level, cell, slot] >= live_from:
+                        places[at] = np.int64((level * cells + np.uint64(cell)) * capacity + slot)
+                    else:
+                        stop = True
+                    position -= _ONE << step
+                    while position > _ZERO and step < top:
+                        level = min(_trailing_zeros(position), top)
+                        if _is_retained(position, level, top, last, capacity):
+                            break
+                        step += _ONE  # the gap widens: go on at multiples of the next power of two
+                        position = (position >> step) << step
+                else:
+                    stop = True
+            at += 1
+        offsets[cell + 1] = at
+
+
+@cache
+def _up_to(size: int) -> Any:
+    return np.arange(1, size + 1, dtype=np.uint64)
+
+
+def _one_each(size: int) -> Any:
+    """Cumulative counts of so many single arrivals."""
+    return _up_to(1 << max(0, size - 1).bit_length())[:size] if size <= 2**16 else np.arange(1, size + 1, dtype=np.uint64)
+
+
+class Wave(PositionalArray):
+    """An array of deterministic waves: any suffix of the window to within ``eps``, with certain bounds.
+
+    Update O(1), query O(log n), 4 bytes an entry, about ``log2(2·eps·n) / (2·eps)`` entries a cell.
+
+    >>> wave = Wave(cells=1, span=1000, eps=0.1)
+    >>> wave.add(np.zeros(500, np.uint32), np.arange(1001, 1501, dtype=np.uint32))
+    >>> low, value, high = wave.all_since(1201)
+    >>> low[0] <= 300 <= high[0], abs(value[0] - 300) <= 0.1 * 300
+    (np.True_, np.True_)
+    """
+
+    family = "wave"
+    arrays = ("n", "first", "rings")
+
+    def __init__(self, cells: int, span: int, eps: float) -> None:
+        super().__init__(cells, span, eps)
+        self.capacity = plan.wave_capacity(eps)
+        self.rings = np.zeros((1, cells, 1), np.uint32)
+
+    @property
+    def merge_error(self) -> float:
+        return 1 / (2 * self.capacity - 1)
+
+    def add(self, cells: Cells, stamps: Stamps, counts: Counts | None = None) -> None:
+        span = np.uint32(self.span)
+        taken = 0
+        while taken < cells.size:
+            if counts is None:
+                taken += _add(cells[taken:], stamps[taken:], self._state, span)
+            else:
+                taken += _add_weighted(cells[taken:], stamps[taken:], counts[taken:], self._state, span)
+            if taken < cells.size:
+                self._grow()
+
+    def extend(self, stamps: Stamps, counts: Counts | None = None) -> None:
+        if stamps.size:
+            ends = _one_each(stamps.size) if counts is None else np.cumsum(counts).astype(np.uint64)
+            while not _append(0, stamps, ends, self._state, np.uint32(self.span)):
+                self._grow()
+
+    def _since(self, cells: Cells, stamp: np.uint32) -> Bounds:
+        low, high = np.empty(cells.size, np.int64), np.empty(cells.size, np.int64)
+        _count_since(cells, stamp, self._state, low, high)
+        return Bounds(low, low + (high - low) // 2, high)
+
+    def _grow(self) -> None:
+        """Double the only ring, or when it has its full capacity, split the top level in two."""
+        levels, cells, capacity = self.rings.shape
+        top = levels - 1
+        index = (self.n >> np.uint64(top)).astype(np.int64)[:, None] - np.arange(capacity)
+        cell, back = np.nonzero(index > 0)
+        index = index[cell, back]
+        stamps = self.rings[top, cell, index & (capacity - 1)]
+        if capacity < self.capacity:
+            self.rings = np.zeros((1, cells, 2 * capacity), np.uint32)
+            self.rings[0, cell, index & (2 * capacity - 1)] = stamps
+            return
+        rings = np.zeros((levels + 1, cells, capacity), np.uint32)
+        rings[:top] = self.rings[:top]
+        rings[top + 1 - (index & 1), cell, (index >> 1) & (capacity - 1)] = stamps
+        self.rings = rings
+
+    def _walk(self, live_from: int) -> Walk:
+        size = self.rings.size + 2 * self.cells
+        positions, places = np.empty(size, np.int64), np.empty(size, np.int64)
+        offsets = np.zeros(self.cells + 1, np.int64)
+        _walk(np.uint32(live_from), self._state, positions, places, offsets)
+        return Walk(positions[: offsets[-1]], places[: offsets[-1]], offsets)
+
+    def _fill(self, stamps: Stamps, ends: Any, offsets: Counts) -> None:
+        live = int(ends[offsets[1:][np.diff(offsets) > 0] - 1].max(initial=0))
+        capacity = min(self.capacity, 1 << max(0, live - 1).bit_length())
+        levels = 1 if capacity < self.capacity else plan.levels(max(live, capacity), capacity)
+        self.rings = np.zeros((levels, self.cells, capacity), np.uint32)
+        _append_all(stamps, ends, offsets, self._state, np.uint32(self.span))
+
+    def _write_shape(self, out: Writer) -> None:
+        out.u8(self.rings.shape[0])
+        out.u8(self.rings.shape[2].bit_length() - 1)
+
+    def _read_shape(self, source: Reader) -> None:
+        levels = source.within(source.u8(), 1, 64)
+        capacity = 1 << source.within(source.u8(), 0, 40)
+        source.check(capacity == self.capacity or (capacity < self.capacity and levels == 1), "rings of a wrong size")
+        source.fits(4 * levels * self.cells * capacity)
+        self.rings = np.zeros((levels, self.cells, capacity), np.uint32)

@@ -1,0 +1,467 @@
+"""What everything with a sliding window shares: time that moves on, arrivals put in order, ranges, merging.
+
+An arrival goes through here before it is counted:
+
+    times ──> ticks ──> in order? ──> late? ──> held back? ──> stamps ──> counted
+              int64     sort if not    refused    lateness=     uint32,
+                                       and told                  since ``origin``
+
+Stamps are 32 bits wide. Before they could run over, the origin moves on and every counter is rebased, which costs one pass
+in four billion ticks. Subclasses say how to count a block (``_count``) into their counter arrays (``_counters``).
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Generic, Literal, NamedTuple, Self, TypeVar
+
+import numpy as np
+
+from lately.core import codec
+from lately.core.codec import Reader, Writer
+from lately.core.columns import Ints, arrival_counts
+from lately.core.durations import MAX_WINDOW_TICKS, Duration, Window, arrivals
+from lately.core.errors import InputError, MergeError, ParameterError, RangeError
+from lately.core.jit import kernel, tell_if_cold
+from lately.core.keys import HashedKeys, Hashes, Keys, all_hashes
+from lately.core.plan import Counter, premerge_error
+from lately.core.times import check_tick, is_instant, tick_of, ticks_of
+from lately.counters.base import MAX_COUNT, MAX_STAMP, Bounds, CounterArray, Counts, Stamps
+from lately.counters.families import NAMES
+
+#: Arrivals are counted in blocks of this many: large enough to forget the calls, small enough to stay in the cache.
+BLOCK = 16_384
+
+_KINDS: tuple[Literal["time", "integer", "arrivals"], ...] = ("time", "integer", "arrivals")
+
+
+class Held(NamedTuple):
+    """Arrivals held back because earlier ones may still come, in time order."""
+
+    ticks: Ints
+    hashes: Hashes
+    counts: Counts
+
+    @classmethod
+    def nothing(cls) -> "Held":
+        return cls(np.empty(0, np.int64), np.empty(0, np.uint64), np.empty(0, np.int64))
+
+
+@kernel
+def _is_sorted(values: Ints) -> bool:
+    for start in range(0, values.size - 1, 1024):
+        falls = 0
+        for i in range(start, min(start + 1024, values.size - 1)):
+            falls += values[i + 1] < values[i]  # no branch, so that it runs on whole vectors
+        if falls:
+            return False
+    return True
+
+
+@kernel
+def _stamp(ticks: Ints, origin: Any, out: Stamps) -> None:
+    for i in range(ticks.size):
+        out[i] = np.uint32(ticks[i] - origin)
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What a counter or sketch was asked for. Two can be merged when all of it agrees."""
+
+    window: Window
+    lateness: int
+    eps: float
+    delta: float
+    counter: Counter
+    merge_height: int
+    samples: int
+
+    @property
+    def eps_sw(self) -> float:
+        """The error that each counter is built with."""
+        return premerge_error(self.eps, self.merge_height)
+
+
+def window_and_lateness(window: Duration | arrivals, tick: Duration | None, lateness: Duration | None) -> tuple[Window, int]:
+    """Read the ``window=``, ``tick=`` and ``lateness=`` that a user gives."""
+    shape = Window.of(window, tick)
+    if lateness is None:
+        return shape, 0
+    if shape.kind == "arrivals":
+        raise ParameterError(f"lateness={lateness!r}: arrivals are counted as they come, none is late; leave it out")
+    ticks = shape.length(lateness)
+    if not 0 <= ticks <= shape.ticks:
+        raise ParameterError(f"lateness={lateness!r} is negative or longer than the window of {shape.text(shape.ticks)}")
+    return shape, ticks
+
+
+S = TypeVar("S", bound=Shape)
+
+
+class Windowed(ABC, Generic[S]):
+    """Base of counters and sketches over a sliding window."""
+
+    FAMILY: ClassVar[int]
+    _shape: S
+    _counters: tuple[CounterArray, ...]
+
+    def _begin(self, shape: S, counters: Sequence[CounterArray]) -> Self:
+        """Start empty, with these counter arrays."""
+        tell_if_cold(_is_sorted)
+        self._shape, self._counters = shape, tuple(counters)
+        self._window, self._lateness = shape.window, shape.lateness
+        self._now: int | None = None
+        self._origin = 0  # the tick whose stamp would be 0
+        self._held = Held.nothing()
+        self._taken = 0
+        self._late = 0
+        return self
+
+    def _twin(self, counters: Sequence[CounterArray]) -> Self:
+        """An empty one of the same shape, with these counter arrays."""
+        return object.__new__(type(self))._begin(self._shape, counters)
+
+    @abstractmethod
+    def _count(self, keys: Keys, start: int, stamps: Stamps, counts: Counts | None) -> None:
+        """Count the ``stamps.size`` arrivals whose keys begin at ``start``."""
+
+    # -- time ----------------------------------------------------------------------------------------------------------
+
+    @property
+    def window(self) -> Window:
+        """The window, as it was understood."""
+        return self._window
+
+    @property
+    def now(self) -> int | None:
+        """The newest tick seen or advanced to; None before the first."""
+        return self._now
+
+    @property
+    def late(self) -> int:
+        """How many arrivals came too late to be counted."""
+        return self._late
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes that the state takes in memory."""
+        return sum(a.nbytes for a in self._counters) + sum(c.nbytes for c in self._held)
+
+    def advance(self, time: Any) -> None:
+        """Let time pass without an arrival: what is older than the window leaves it. Going back does nothing."""
+        if self._window.kind == "arrivals":
+            raise ParameterError("a window of arrivals moves with its arrivals only; advance() is for windows of time")
+        self._advance(tick_of(time, self._window))
+
+    def _advance(self, tick: int) -> None:
+        self._see(tick)
+        self._release()
+
+    def _see(self, tick: int) -> None:
+        """Move now on to this tick; the first one also decides where stamps begin."""
+        if self._now is None:
+            self._now, self._origin = tick, self._origin_for(tick)
+        self._now = max(self._now, tick)
+
+    def _origin_for(self, tick: int) -> int:
+        # Two windows back, so that stamp 0 has left the window of every arrival to come, late ones too.
+        return tick - 2 * self._window.span - 2
+
+    # -- arrivals ------------------------------------------------------------------------------------------------------
+
+    def _take(self, keys: Keys, times: Any, counts: Any) -> None:
+        """Check a whole batch, then put it in order and count it."""
+        size = len(keys)
+        if size == 0:
+            raise InputError("an empty column; skip the call, or use advance(time) to let time pass")
+        ticks = self._ticks(times, size)
+        checked = arrival_counts(counts, size)
+        arrived = size if checked is None else int(checked.sum())
+        if self._taken + arrived > MAX_COUNT:
+            raise InputError(f"{self._taken + arrived:,} arrivals in all, more than 2**62; scale the counts down")
+
+        order = None if _is_sorted(ticks) else np.argsort(ticks, kind="stable")
+        for end in (0, -1):
+            check_tick(int(ticks[end if order is None else order[end]]))
+        floor = None if self._now is None else self._now - self._lateness
+        if order is None and (floor is None or ticks[0] >= floor) and not self._lateness:
+            self._taken += arrived
+            self._see(int(ticks[0]))
+            self._see(int(ticks[-1]))
+            self._apply(keys, ticks, checked)
+            return
+        order = np.arange(size) if order is None else order
+        if floor is not None:
+            on_time = order[ticks[order] >= floor]
+            missed = size - on_time.size if checked is None else arrived - int(checked[on_time].sum())
+            self._late += missed
+            arrived -= missed
+            order = on_time
+        if not order.size:
+            return
+        self._taken += arrived
+        ticks = ticks[order]
+        chosen = np.ones(order.size, np.int64) if checked is None else checked[order]
+        hashes = all_hashes(keys)[order]
+        self._see(int(ticks[0]))
+        self._see(int(ticks[-1]))
+        if self._lateness:
+            self._hold([self._held, Held(ticks, hashes, chosen)])
+            self._release()
+        else:
+            self._apply(HashedKeys(hashes), ticks, None if checked is None else chosen)
+
+    def _ticks(self, times: Any, size: int) -> Ints:
+        if self._window.kind == "arrivals":
+            if times is not None:
+                raise InputError("times given to a window of arrivals; leave times out, or build it with window='1h'")
+            start = (self._now or 0) + 1
+            return np.arange(start, start + size, dtype=np.int64)
+        ticks = ticks_of(times, self._window)
+        if ticks.size != size:
+            if ticks.size == 1 and np.ndim(times) == 0:
+                return np.full(size, ticks[0])
+            raise InputError(f"{size:,} keys but {ticks.size:,} times; give one time for each key, or one for all")
+        return ticks
+
+    def _hold(self, parts: Sequence[Held]) -> None:
+        ticks = np.concatenate([part.ticks for part in parts])
+        hashes = np.concatenate([part.hashes for part in parts])
+        counts = np.concatenate([part.counts for part in parts])
+        order = np.argsort(ticks, kind="stable")
+        self._held = Held(ticks[order], hashes[order], counts[order])
+
+    def _release(self) -> None:
+        """Count what can no longer be overtaken."""
+        if self._held.ticks.size and self._now is not None:
+            ready = int(np.searchsorted(self._held.ticks, self._now - self._lateness, "right"))
+            ticks, hashes, counts = self._held
+            self._held = Held(ticks[ready:].copy(), hashes[ready:].copy(), counts[ready:].copy())
+            ticks, hashes, counts = ticks[:ready], hashes[:ready], counts[:ready]
+            self._apply(HashedKeys(hashes), ticks, counts)
+
+    def _apply(self, keys: Keys, ticks: Ints, counts: Counts | None) -> None:
+        """Count arrivals in time order, block by block, moving the origin on where stamps would run over."""
+        start, room = 0, np.empty(min(BLOCK, ticks.size), np.uint32)
+        while start < ticks.size:
+            stop = min(start + BLOCK, ticks.size)
+            limit = self._origin + MAX_STAMP - 1
+            if ticks[stop - 1] > limit:
+                stop = start + int(np.searchsorted(ticks[start:stop], limit, "right"))
+            if stop == start:
+                origin = self._origin_for(int(ticks[start]))
+                for array in self._counters:
+                    array.rebase(origin - self._origin)
+                self._origin = origin
+                continue
+            stamps = room[: stop - start]
+            _stamp(ticks[start:stop], self._origin, stamps)
+            self._count(keys, start, stamps, None if counts is None else counts[start:stop])
+            start = stop
+
+    # -- ranges --------------------------------------------------------------------------------------------------------
+
+    def _range(self, last: Duration | None, between: tuple[Any, Any] | None) -> tuple[int, int | None]:
+        """A question's range as ages in ticks: from the older one, up to the newer one (None: up to now)."""
+        if between is None:
+            return self._age(last, "last") if last is not None else self._window.ticks, None
+        if last is not None:
+            raise RangeError(f"last={last!r} and between={between!r}: give one of them")
+        try:
+            older, newer = between
+        except (TypeError, ValueError):
+            raise RangeError(f"between={between!r}: give two ages, the older first, as in ('2h', '1h')") from None
+        ages = self._age(older, "between"), self._age(newer, "between")
+        if ages[0] < ages[1]:
+            raise RangeError(f"between={between!r} runs backwards; give the older end first, as in ('2h', '1h')")
+        return ages[0], ages[1] or None
+
+    def _age(self, value: Any, name: str) -> int:
+        if is_instant(value) and self._window.kind == "time":
+            age = max(0, (self._now or 0) - tick_of(value, self._window)) if self._now is not None else 0
+        else:
+            try:
+                age = self._window.length(value)
+            except ParameterError as error:
+                raise RangeError(f"{name}=: {error}") from error
+        if not 0 <= age <= self._window.ticks:
+            longest = self._window.text(self._window.ticks)
+            raise RangeError(
+                f"{name}={value!r} does not lie in the window of {longest}; ask for less, or build a longer window"
+            )
+        return age
+
+    def _tick_at(self, age: int, now: int) -> int:
+        """The first tick inside the range of this age."""
+        return now - age + 1 if self._window.kind == "arrivals" else now - age
+
+    def _stamp_at(self, age: int, now: int) -> int:
+        return min(max(self._tick_at(age, now) - self._origin, 1), MAX_STAMP)
+
+    def _bounds(
+        self, array: CounterArray, cells: Any, held: Any, ages: tuple[int, int | None], now: int | None = None
+    ) -> Bounds:
+        """What these cells counted in a range: one suffix, or the difference of two with their errors added.
+
+        ``held(since)`` tells what the same cells hold back since a tick; ``now`` is the sketch's own unless given.
+        """
+        moment = now if now is not None else self._now
+        if moment is None:
+            return Bounds(*(np.zeros(cells.size, np.int64) for _ in range(3)))
+        older, newer = ages
+        start = array.since(cells, self._stamp_at(older, moment))
+        if self._held.ticks.size:
+            start = Bounds(*(part + held(self._tick_at(older, moment)) for part in start))
+        if newer is None:
+            return start
+        end = self._bounds(array, cells, held, (newer, None), moment)
+        return Bounds(
+            np.maximum(start.low - end.high, 0), np.maximum(start.value - end.value, 0), np.maximum(start.high - end.low, 0)
+        )
+
+    # -- merging -------------------------------------------------------------------------------------------------------
+
+    def _merge(self, others: Sequence[Self]) -> Self:
+        """A new one that holds what all hold; the inputs stay as they are."""
+        everyone: list[Self] = [self, *others]
+        if self._window.kind == "arrivals" and others:
+            raise MergeError(
+                "windows of arrivals cannot be merged: which of two sites' arrivals are the last n overall is in neither "
+                "sketch (ECM-15, section 5.1); use a window of time, such as window='1h'"
+            )
+        self._must_agree(others)
+        times = [one._now for one in everyone if one._now is not None]
+        if not times:
+            return self._twin([a.copy() for a in self._counters])
+        now = max(times)
+        started = [one._at(now) for one in everyone if one._now is not None]
+        origin = self._origin_for(now)
+        live_from = now - self._window.span - origin
+        shifts = [one._origin - origin for one in started]
+        arrays = []
+        for i, array in enumerate(started[0]._counters):
+            rest = [one._counters[i] for one in started[1:]]
+            arrays.append(array.merged(rest, shifts, live_from))
+        result = self._twin(arrays)
+        result._now, result._origin = now, origin
+        result._taken = sum(one._taken for one in everyone)
+        result._late = sum(one._late for one in everyone)
+        result._hold([one._held for one in started])
+        return result
+
+    def _at(self, now: int) -> Self:
+        """Itself, or where held-back arrivals fall due by ``now``, a copy that has counted them."""
+        if not self._held.ticks.size or self._held.ticks[0] > now - self._lateness:
+            return self
+        twin = self.copy()
+        twin._advance(now)
+        return twin
+
+    def copy(self) -> Self:
+        """An independent copy."""
+        twin = self._twin([a.copy() for a in self._counters])
+        for name in ("_now", "_origin", "_held", "_taken", "_late"):
+            setattr(twin, name, getattr(self, name))
+        return twin
+
+    def _must_agree(self, others: Sequence[Any]) -> None:
+        for other in others:
+            if type(other) is not type(self):
+                raise MergeError(
+                    f"cannot merge a {type(self).__name__} with a {type(other).__name__}; give sketches of one class"
+                )
+            for field in fields(self._shape):
+                mine, its = getattr(self._shape, field.name), getattr(other._shape, field.name)
+                if mine != its:
+                    raise MergeError(f"cannot merge: {field.name} is {mine!r} in one and {its!r} in another; build them alike")
+
+    def __or__(self, other: Self) -> Self:
+        return self._merge([other])
+
+    # -- bytes ---------------------------------------------------------------------------------------------------------
+
+    def to_bytes(self) -> bytes:
+        """The state as bytes: versioned, checked, the same on every machine; ``lt.from_bytes`` reads it back."""
+        return codec.to_bytes(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return codec.from_trusted_bytes, (self.to_bytes(),)
+
+    def _write_state(self, out: Writer) -> None:
+        out.u8(self._now is not None)
+        out.i64(self._now or 0)
+        out.u64(self._taken)
+        out.u64(self._late)
+        out.integers(self._held.ticks - (self._now or 0))
+        out.u64s(self._held.hashes)
+        out.integers(self._held.counts)
+        for array in self._counters:
+            array.write(out, self._now - self._origin if self._now is not None else 1)
+
+    def _read_state(self, source: Reader) -> None:
+        started = source.choice(0, 1)
+        now = source.within(source.i64(), -(2**62), 2**62)
+        self._now = now if started else None
+        self._origin = self._origin_for(now) if started else 0
+        self._taken = source.within(source.u64(), 0, MAX_COUNT)
+        self._late = source.u64()
+        ticks = source.integers(-self._lateness, 0) + now
+        hashes, counts = source.u64s(), source.integers(0, MAX_COUNT)
+        source.check(ticks.size == hashes.size == counts.size, "columns of different lengths")
+        source.check(bool((np.diff(ticks) >= 0).all()) and (started == 1 or not ticks.size), "entries are out of order")
+        self._held = Held(ticks, hashes, counts)
+        for array in self._counters:
+            array.read(source, now - self._origin if started else 1)
+
+    @classmethod
+    @abstractmethod
+    def _read(cls, source: Reader) -> Self:
+        """Read what ``_write`` wrote."""
+
+    def _write(self, out: Writer) -> None:
+        self._write_shape(out)
+        self._write_state(out)
+
+    def _write_shape(self, out: Writer) -> None:
+        shape = self._shape
+        out.u8(_KINDS.index(shape.window.kind))
+        out.u64(shape.window.ticks)
+        out.u64(shape.window.unit)
+        out.u64(shape.lateness)
+        out.f64(shape.eps)
+        out.f64(shape.delta)
+        out.u8(NAMES.index(shape.counter))
+        out.u8(shape.merge_height)
+        out.u8(shape.samples)
+
+
+def read_shape(source: Reader) -> Shape:
+    """The fields that every shape begins with, as ``Windowed._write_shape`` wrote them."""
+    kind = _KINDS[source.choice(0, 1, 2)]
+    ticks = source.within(source.u64(), 1, MAX_WINDOW_TICKS)
+    unit = source.within(source.u64(), 1, 2**63 - 1)
+    source.check(kind != "arrivals" or unit == 1, "arrivals with a unit")
+    lateness = source.within(source.u64(), 0, 0 if kind == "arrivals" else ticks)
+    eps, delta = source.fraction(), source.fraction()
+    counter = NAMES[source.choice(*range(len(NAMES)))]
+    return Shape(Window(kind, ticks, unit), lateness, eps, delta, counter, source.u8(), source.within(source.u8(), 1, 255))
+
+
+def merge(things: Sequence[Any]) -> Any:
+    """Merge any number of sketches or counters of one kind into a new one; the inputs stay as they are.
+
+    The result answers for the union of the streams, in time order, and its bounds are widened for what merging costs.
+
+    >>> import lately as lt
+    >>> sites = [lt.WindowCounter(window="1h", eps=0.1) for _ in range(3)]
+    >>> for i, site in enumerate(sites):
+    ...     site.add(1000 + i, 5)
+    >>> lt.merge(sites).count(last="1h")
+    Estimate(15, 15..16, 100%)
+    """
+    things = list(things)
+    if not things:
+        raise MergeError("nothing to merge; give at least one sketch")
+    if not hasattr(things[0], "_merge"):
+        raise MergeError(f"cannot merge a {type(things[0]).__name__}; give sketches or counters of lately")
+    return things[0]._merge(things[1:])

@@ -1,0 +1,211 @@
+"""Count-Min (Cormode & Muthukrishnan; ECM-15 §3): how often each key was seen, in one small table.
+
+The plain sketch without a window. It is also what an ECM-sketch leaves when a range is extracted from it: then its numbers
+are estimates themselves, each within ``error`` of the truth, and they still add up over sites without further loss.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lately.core import codec, plan
+from lately.core.codec import Reader, Writer, storable
+from lately.core.columns import arrival_counts
+from lately.core.errors import InputError, MergeError
+from lately.core.estimate import Estimate, Estimates
+from lately.core.jit import kernel
+from lately.core.keys import SEED, Hashes, all_hashes, key_column
+from lately.counters.base import MAX_COUNT
+from lately.counters.windowed import BLOCK
+from lately.sketches.hashing import DEFAULT_SEED, cell_of, coefficients, row_cells
+
+Table = NDArray[np.int64]
+
+
+@kernel
+def _increment(cells: Any, table: Any) -> None:
+    for i in range(cells.size):
+        table[cells[i]] += 1
+
+
+@kernel
+def _increment_by(cells: Any, counts: Any, table: Any) -> None:
+    for i in range(cells.size):
+        table[cells[i]] += counts[i]
+
+
+@kernel
+def minima(keys: Hashes, words: Any, width: Any, cells: Any, out: Any) -> None:
+    """For each key the smallest of its cells over the rows; a cell is a row of numbers, each minimised by itself."""
+    for i in range(keys.size):
+        cell = cell_of(keys[i], 0, words, width)
+        for j in range(cells.shape[1]):
+            out[i, j] = cells[cell, j]
+        for row in range(1, words.shape[0]):
+            cell = cell_of(keys[i], row, words, width)
+            for j in range(cells.shape[1]):
+                out[i, j] = min(out[i, j], cells[cell, j])
+
+
+def without_collisions(low: Any, total: Any, width: int) -> Any:
+    """What is left of a row's lower bound after taking away the most that other keys put there, likely.
+
+    With probability 1 - delta some row holds at most eps_cm·(total - f) of others beside the f that is asked for, so
+    cell ≤ f + eps_cm·(total - f), where eps_cm = e/width.
+    """
+    eps_cm = math.e / width
+    if eps_cm >= 1:
+        return np.zeros_like(low)
+    return np.maximum((low - eps_cm * total) / (1 - eps_cm), 0)
+
+
+@storable(3)
+class CountMin:
+    """Frequencies of keys to within ``eps`` of the total, with probability 1 - ``delta``; no window.
+
+    >>> sketch = CountMin(eps=0.01, delta=0.01)
+    >>> sketch.update(["a", "b", "a"])
+    >>> sketch.count("a"), sketch.total
+    (Estimate(2, 2..2, 99%), 3)
+    """
+
+    FAMILY: ClassVar[int]
+
+    def __init__(self, *, eps: float, delta: float, seed: int = DEFAULT_SEED) -> None:
+        plan.check_probability("eps", eps)
+        plan.check_probability("delta", delta)
+        width, depth = plan.count_min_size(eps, delta)
+        self._begin(width, depth, delta, int(seed), 0.0, np.zeros(width * depth, np.int64))
+
+    def _begin(self, width: int, depth: int, delta: float, seed: int, error: float, table: Table) -> Self:
+        self.width, self.depth, self.delta, self.seed = width, depth, delta, seed
+        #: How far each number may be from the truth, relatively: 0 for a plain sketch.
+        self.error = error
+        self._words = coefficients(seed, depth)
+        self._table = table
+        return self
+
+    @classmethod
+    def _of(cls, width: int, depth: int, delta: float, seed: int, error: float, table: Table) -> Self:
+        return object.__new__(cls)._begin(width, depth, delta, seed, error, table)
+
+    @property
+    def table(self) -> Table:
+        """The numbers: ``depth`` rows of ``width``."""
+        return self._table.reshape(self.depth, self.width)
+
+    @property
+    def total(self) -> int:
+        """All arrivals; every row counts each of them once."""
+        return int(self.table[0].sum())
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes that the table takes in memory."""
+        return self._table.nbytes
+
+    def update(self, keys: Any, counts: Any = None) -> None:
+        """Count a column of keys, ``counts`` times each; a scalar is a column of one."""
+        column = key_column(keys)
+        if len(column) == 0:
+            raise InputError("an empty column; skip the call")
+        checked = arrival_counts(counts, len(column))
+        arrived = len(column) if checked is None else int(checked.sum())
+        if self.total + arrived > MAX_COUNT:
+            raise InputError(f"{self.total + arrived:,} arrivals in all, more than 2**62; scale the counts down")
+        hashes, cells = np.empty(BLOCK, np.uint64), np.empty(BLOCK, np.uint32)
+        for start in range(0, len(column), BLOCK):
+            size = min(BLOCK, len(column) - start)
+            block, mine = hashes[:size], cells[:size]
+            block.fill(SEED)
+            column.hash_into(start, block)
+            for row in range(self.depth):
+                row_cells(block, row, self._words, np.uint64(self.width), mine)
+                if checked is None:
+                    _increment(mine, self._table)
+                else:
+                    _increment_by(mine, checked[start : start + size], self._table)
+
+    def counts(self, keys: Any) -> Estimates:
+        """How often each of many keys was seen."""
+        hashes = all_hashes(key_column(keys))
+        found = np.empty((hashes.size, 1), np.int64)
+        minima(hashes, self._words, np.uint64(self.width), self._table[:, None], found)
+        value, high = found[:, 0], self._high(found[:, 0])
+        low = np.ceil(without_collisions(value / (1 + self.error), self._high(self.total), self.width) * (1 - 1e-12))
+        return Estimates(value, np.minimum(low.astype(np.int64), value), high, 1 - self.delta)
+
+    def count(self, key: Any) -> Estimate:
+        """How often a key was seen."""
+        return self.counts([key] if isinstance(key, tuple) else key)[0]
+
+    def self_join(self) -> Estimate:
+        """The second moment: the sum of the squares of all frequencies."""
+        return self.inner_product(self)
+
+    def inner_product(self, other: Self) -> Estimate:
+        """The sum over all keys of the product of their frequencies in two streams (ECM-15 Lemma 4)."""
+        self._must_agree(other)
+        mine, its = self.table.astype(np.float64), other.table.astype(np.float64)
+        value = float((mine * its).sum(axis=1).min())
+        low = value / ((1 + self.error) * (1 + other.error))
+        total = float(self._high(self.total)) * float(other._high(other.total))
+        low = float(without_collisions(np.float64(low), total, self.width))
+        return Estimate(value, min(low, value), value / ((1 - self.error) * (1 - other.error)), 1 - self.delta)
+
+    def _high(self, value: Any) -> Any:
+        return np.floor(value / (1 - self.error) * (1 + 1e-12)).astype(np.int64) if self.error else np.asarray(value)
+
+    def _must_agree(self, other: Any) -> None:
+        if type(other) is not CountMin:
+            raise MergeError(f"cannot use a {type(other).__name__} with a CountMin; give two of a kind")
+        for name in ("width", "depth", "seed"):
+            mine, its = getattr(self, name), getattr(other, name)
+            if mine != its:
+                raise MergeError(f"two sketches differ in {name}: {mine} and {its}; build them alike")
+
+    def _merge(self, others: Sequence[Self]) -> Self:
+        for other in others:
+            self._must_agree(other)
+        table = np.sum([self._table, *(o._table for o in others)], axis=0)
+        error = max(self.error, *(o.error for o in others)) if others else self.error
+        return self._of(self.width, self.depth, self.delta, self.seed, error, table)
+
+    def __or__(self, other: Self) -> Self:
+        return self._merge([other])
+
+    def copy(self) -> Self:
+        """An independent copy."""
+        return self._merge([])
+
+    def to_bytes(self) -> bytes:
+        """The state as bytes; ``lt.from_bytes`` reads it back."""
+        return codec.to_bytes(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return codec.from_trusted_bytes, (self.to_bytes(),)
+
+    def _write(self, out: Writer) -> None:
+        out.u64(self.width)
+        out.u8(self.depth)
+        out.f64(self.delta)
+        out.u64(self.seed)
+        out.f64(self.error)
+        out.integers(self._table)
+
+    @classmethod
+    def _read(cls, source: Reader) -> Self:
+        width, depth = source.within(source.u64(), 1, 2**31), source.within(source.u8(), 1, 64)
+        delta, seed, error = source.fraction(), source.u64(), source.f64()
+        source.check(0 <= error < 1, "an error that is none")
+        table = source.integers(0, MAX_COUNT)
+        source.check(table.size == width * depth, "cells are missing")
+        sums = table.reshape(depth, width).astype(np.float64).sum(axis=1)
+        source.check(float(sums.max()) <= MAX_COUNT, "more arrivals than can be")
+        return cls._of(width, depth, delta, seed, error, table)
+
+    def __repr__(self) -> str:
+        return f"CountMin(width={self.width}, depth={self.depth}, total={self.total:_}, nbytes={self.nbytes:_})"

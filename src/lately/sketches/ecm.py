@@ -1,0 +1,300 @@
+"""ECM-sketches (ECM-15 §4 and §5): a Count-Min array whose cells are sliding-window counters.
+
+    key ──> uint64 ──> one cell in each of ``depth`` rows of ``width`` ──> counters ──> min over the rows
+                                                                     └──> one finer counter for the stream's total
+
+A point answer is within eps of all arrivals in range, with probability 1 - delta (Theorem 1; Theorem 3 for randomized
+waves), an inner product within eps of the product of both streams' arrivals (Theorem 2).
+"""
+
+import math
+import threading
+from dataclasses import dataclass, fields
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lately.core import plan
+from lately.core.codec import Reader, Writer, storable
+from lately.core.durations import Duration, arrivals
+from lately.core.errors import MergeError, ParameterError, QueryError
+from lately.core.estimate import Estimate, Estimates
+from lately.core.keys import SEED, Keys, all_hashes, key_column
+from lately.core.plan import SAMPLES, Counter, Query
+from lately.counters.base import Bounds, CounterArray, Counts, Stamps
+from lately.counters.families import counter_array, starting_bytes
+from lately.counters.windowed import BLOCK, Shape, Windowed, read_shape, window_and_lateness
+from lately.sketches.countmin import CountMin, minima, without_collisions
+from lately.sketches.hashing import DEFAULT_SEED, cells_of, coefficients, row_cells
+
+_QUERIES: tuple[Query, ...] = ("point", "inner")
+_MOST_CELLS = 2**31
+
+
+@dataclass(frozen=True, slots=True)
+class EcmShape(Shape):
+    """What an ECM-sketch was asked for."""
+
+    query: Query
+    seed: int
+
+    @property
+    def eps_sw(self) -> float:
+        return plan.premerge_error(plan.split(self.eps, self.query)[1], self.merge_height)
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """(width, depth)."""
+        return plan.count_min_size(plan.split(self.eps, self.query)[0], plan.deltas(self.delta, self.counter)[0])
+
+
+@storable(2)
+class EcmSketch(Windowed[EcmShape]):
+    """How often any key was seen lately, how two streams correlate, over a sliding window; mergeable across sites.
+
+    Build it by the guarantee: a point answer is off by at most ``eps`` times the arrivals in range, with probability
+    1 - ``delta``. ``query="inner"`` sizes it for inner products and self-joins instead. ``window`` is a duration
+    ("1h", with ``tick="1s"``), an integer when times are integers, or ``lt.arrivals(n)`` for the last n arrivals.
+    Memory is O(1/eps² · ln 1/delta · log arrivals) whatever the stream; an update costs O(ln 1/delta). Where merges are to
+    come, ``merge_height`` builds finer counters so that eps holds after so many levels of them.
+
+    >>> sketch = EcmSketch(window="1h", eps=0.01, delta=0.01)
+    >>> sketch.update(["/cart", "/", "/cart"], ["2026-01-01T12:00", "2026-01-01T12:20", "2026-01-01T12:30"])
+    >>> sketch.count("/cart"), sketch.count("/cart", last="10m").value
+    (Estimate(2, 2..2, 99%), 1)
+    """
+
+    def __init__(
+        self,
+        *,
+        window: Duration | arrivals,
+        eps: float,
+        delta: float,
+        tick: Duration | None = None,
+        query: Query = "point",
+        counter: Counter = "wave",
+        merge_height: int = 0,
+        lateness: Duration | None = None,
+        seed: int = DEFAULT_SEED,
+        samples: int = SAMPLES,
+        salt: int | None = None,
+    ) -> None:
+        plan.split(eps, query)
+        plan.deltas(delta, counter)
+        shape = EcmShape(
+            *window_and_lateness(window, tick, lateness), eps, delta, counter, merge_height, samples, query, int(seed)
+        )
+        if math.prod(shape.size) > _MOST_CELLS:
+            raise ParameterError(f"eps={eps!r}, delta={delta!r} need {math.prod(shape.size):,} cells; give a larger eps")
+        self._begin(shape, _arrays(shape, salt))
+
+    # -- what it is made of --------------------------------------------------------------------------------------------
+
+    @property
+    def width(self) -> int:
+        """Cells in a row."""
+        return self._shape.size[0]
+
+    @property
+    def depth(self) -> int:
+        """Rows."""
+        return self._shape.size[1]
+
+    @property
+    def eps(self) -> float:
+        """The error asked for."""
+        return self._shape.eps
+
+    @property
+    def delta(self) -> float:
+        """The probability asked for that an answer is off by more."""
+        return self._shape.delta
+
+    @property
+    def counter(self) -> str:
+        """The family of its counters."""
+        return self._shape.counter
+
+    @property
+    def merges(self) -> int:
+        """How many levels of merging it came through; its bounds account for them."""
+        return self._counters[0].height
+
+    @property
+    def error(self) -> float:
+        """The error that its counters have now, merges included: h·eps_sw(1 + eps_sw) + eps_sw."""
+        return plan.merged_error(self._shape.eps_sw, self.merges)
+
+    def __repr__(self) -> str:
+        return (
+            f"EcmSketch({self._window!r}, eps={self.eps}, delta={self.delta}, counter={self.counter!r}, "
+            f"width={self.width}, depth={self.depth}, merges={self.merges}, nbytes={self.nbytes:_})"
+        )
+
+    # -- write ---------------------------------------------------------------------------------------------------------
+
+    def update(self, keys: Any, times: Any = None, counts: Any = None) -> None:
+        """Count a column of keys at their times, ``counts`` times each; a scalar is a column of one.
+
+        Keys are text, bytes, integers or tuples of those, as lists, NumPy, pandas, polars or Arrow columns. A batch may
+        come in any order. What is older than the newest arrival already counted is late: held back and sorted in within
+        ``lateness``, else refused into ``late``. The whole batch is checked before any of it is counted.
+        """
+        self._take(key_column(keys), times, counts)
+
+    def _count(self, keys: Keys, start: int, stamps: Stamps, counts: Counts | None) -> None:
+        cells_array, total = self._counters
+        hashes, cells = _scratch.hashes[: stamps.size], _scratch.cells[: stamps.size]
+        hashes.fill(SEED)
+        keys.hash_into(start, hashes)
+        for row in range(self._words.shape[0]):
+            row_cells(hashes, row, self._words, self._width, cells)
+            cells_array.add(cells, stamps, counts)
+        total.extend(stamps, counts)
+
+    def _begin(self, shape: EcmShape, counters: Any) -> Self:
+        self._words, self._width = coefficients(shape.seed, shape.size[1]), np.uint64(shape.size[0])
+        return super()._begin(shape, counters)
+
+    # -- read ----------------------------------------------------------------------------------------------------------
+
+    def count(self, key: Any, *, last: Duration | None = None, between: tuple[Any, Any] | None = None) -> Estimate:
+        """How often a key was seen in the last so long, or in a range of the past; the whole window by default.
+
+        ``high`` is certain (except with randomized waves), ``low`` holds with probability 1 - delta.
+        """
+        return self.counts([key] if isinstance(key, tuple) else key, last=last, between=between)[0]
+
+    def counts(self, keys: Any, *, last: Duration | None = None, between: tuple[Any, Any] | None = None) -> Estimates:
+        """How often each of many keys was seen: ``.value``, ``.low`` and ``.high`` are arrays.
+
+        >>> sketch = EcmSketch(window=100, eps=0.1, delta=0.1)
+        >>> sketch.update([1, 2, 1], [10, 20, 30])
+        >>> sketch.counts([1, 2, 3], last=15).value.tolist()
+        [1, 1, 0]
+        """
+        ages = self._range(last, between)
+        hashes = all_hashes(key_column(keys))
+        if hashes.size * self.depth < self.width:  # few keys: ask their cells only
+            cells = cells_of(hashes, self._words, self.width)
+            bounds = self._cells_in_range(cells.reshape(-1), ages)
+            low, value, high = (part.reshape(cells.shape).min(axis=0) for part in bounds)
+        else:
+            table = np.stack(self._cells_in_range(None, ages), axis=1)
+            found = np.empty((hashes.size, 3), np.int64)
+            minima(hashes, self._words, self._width, table, found)
+            low, value, high = found.T
+        total = self._total_in_range(ages).high[0]
+        sure = np.ceil(without_collisions(low, total, self.width) * (1 - 1e-12)).astype(np.int64)
+        return Estimates(value, np.minimum(sure, value), high, 1 - self.delta)
+
+    def total(self, *, last: Duration | None = None, between: tuple[Any, Any] | None = None) -> Estimate:
+        """How many arrivals there were in all."""
+        low, value, high = self._total_in_range(self._range(last, between))
+        return Estimate(int(value[0]), int(low[0]), int(high[0]), 1.0)
+
+    def self_join(self, *, last: Duration | None = None, between: tuple[Any, Any] | None = None) -> Estimate:
+        """The second moment of the range: the sum of the squares of all frequencies."""
+        return self.inner_product(self, last=last, between=between)
+
+    def inner_product(
+        self, other: "EcmSketch", *, last: Duration | None = None, between: tuple[Any, Any] | None = None
+    ) -> Estimate:
+        """The sum over all keys of the product of their frequencies in two streams, over the same range of time.
+
+        Off by at most eps times the product of both streams' arrivals when built with ``query="inner"`` (Theorem 2).
+        """
+        self._comparable(other)
+        ages = self._range(last, between)
+        times = [t for t in (self._now, other._now) if t is not None]
+        now = max(times) if times and self._window.kind != "arrivals" else None
+        tables = [
+            [part.reshape(s.depth, s.width).astype(np.float64) for part in s._cells_in_range(None, ages, now)]
+            for s in (self, other)
+        ]
+        rows = [(mine * its).sum(axis=1).min() for mine, its in zip(*tables, strict=True)]
+        totals = float(self._total_in_range(ages, now).high[0]) * float(other._total_in_range(ages, now).high[0])
+        low = float(without_collisions(np.float64(rows[0]), totals, self.width))
+        return Estimate(float(rows[1]), min(low, float(rows[1])), float(rows[2]), 1 - max(self.delta, other.delta))
+
+    def extract(self, *, last: Duration | None = None, between: tuple[Any, Any] | None = None) -> CountMin:
+        """The plain Count-Min of a range: width·depth numbers, which add up over sites without any merge error."""
+        array = self._counters[0]
+        values = self._cells_in_range(None, self._range(last, between)).value
+        error = (1 + array.eps) ** (array.height + 1) - 1
+        return CountMin._of(self.width, self.depth, self.delta, self._shape.seed, min(error, 0.999), values)
+
+    def _cells_in_range(self, cells: NDArray[np.uint32] | None, ages: tuple[int, int | None], now: int | None = None) -> Bounds:
+        chosen = np.arange(self._counters[0].cells, dtype=np.uint32) if cells is None else cells
+        return self._bounds(self._counters[0], chosen, lambda tick: self._held_table(tick)[chosen], ages, now)
+
+    def _total_in_range(self, ages: tuple[int, int | None], now: int | None = None) -> Bounds:
+        held = self._held
+        return self._bounds(self._counters[1], np.zeros(1, np.uint32), lambda t: held.counts[held.ticks >= t].sum(), ages, now)
+
+    def _held_table(self, tick: int) -> Counts:
+        """What is held back since a tick, by cell."""
+        table = np.zeros(self._counters[0].cells, np.int64)
+        newer = self._held.ticks >= tick
+        cells = cells_of(self._held.hashes[newer], self._words, self.width)
+        for row in cells:
+            np.add.at(table, row, self._held.counts[newer])
+        return table
+
+    def _comparable(self, other: object) -> None:
+        if not isinstance(other, EcmSketch):
+            raise MergeError(f"an inner product of an EcmSketch and a {type(other).__name__}; give two EcmSketches")
+        for sketch in (self, other):
+            if sketch.counter == "randwave":
+                raise QueryError(
+                    "randomized waves give no guarantee for self-joins and inner products (ECM-15 section 7.2); "
+                    "build the sketch with counter='wave' or 'exphist'"
+                )
+        for name, mine, its in (
+            ("window", self.window, other.window),
+            ("width", self.width, other.width),
+            ("depth", self.depth, other.depth),
+            ("seed", self._shape.seed, other._shape.seed),
+        ):
+            if mine != its:
+                raise MergeError(f"two streams differ in {name}: {mine!r} and {its!r}; build their sketches alike")
+
+    # -- bytes ---------------------------------------------------------------------------------------------------------
+
+    def _write_shape(self, out: Writer) -> None:
+        super()._write_shape(out)
+        out.u8(_QUERIES.index(self._shape.query))
+        out.u64(self._shape.seed)
+
+    @classmethod
+    def _read(cls, source: Reader) -> Self:
+        base = read_shape(source)
+        query, seed = _QUERIES[source.choice(0, 1)], source.u64()
+        shape = EcmShape(**{field.name: getattr(base, field.name) for field in fields(base)}, query=query, seed=seed)
+        cells = math.prod(shape.size)
+        source.check(cells <= _MOST_CELLS, f"{cells} cells")
+        source.fits(starting_bytes(shape.counter, cells, shape.eps_sw, shape.delta / 2, shape.samples))
+        sketch = object.__new__(cls)._begin(shape, _arrays(shape, 0))
+        sketch._read_state(source)
+        return sketch
+
+
+def _arrays(shape: EcmShape, salt: int | None) -> tuple[CounterArray, CounterArray]:
+    """The cells, and one finer cell for the total."""
+    _, delta_sw = plan.deltas(shape.delta, shape.counter)
+    cells = counter_array(
+        shape.counter, math.prod(shape.size), shape.window.span, shape.eps_sw, delta=delta_sw, samples=shape.samples, salt=salt
+    )
+    family = "exact" if shape.counter == "exact" else "wave"
+    return cells, counter_array(family, 1, shape.window.span, plan.total_error(shape.eps_sw))
+
+
+class _Scratch(threading.local):
+    """Room for the hashes and cells of one block, shared by all sketches of a thread."""
+
+    def __init__(self) -> None:
+        self.hashes, self.cells = np.empty(BLOCK, np.uint64), np.empty(BLOCK, np.uint32)
+
+
+_scratch = _Scratch()

@@ -1,0 +1,59 @@
+"""Which cell of each row a key falls into.
+
+Row hashes come from the pair-multiply-shift family: with a key's halves x and y and random 64-bit a, b, c, the upper half of
+(a + x)(b + y) + c is strongly universal over 32 bits (Dietzfelbinger; Thorup), which is what Count-Min's proof asks for, and
+costs one multiplication. A second one scales it to the width.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lately.core.errors import ParameterError
+from lately.core.jit import helper, kernel
+from lately.core.keys import Hashes
+
+#: Two sketches built alike must be mergeable, so the default never changes.
+DEFAULT_SEED = 20_120_615
+
+_HALF, _LOW = np.uint64(32), np.uint64(2**32 - 1)
+
+
+@helper
+def cell_of(key: Any, row: Any, coefficients: Any, width: Any) -> Any:
+    """The cell of a hashed key, counted over all rows."""
+    mixed = (coefficients[row, 0] + (key >> _HALF)) * (coefficients[row, 1] + (key & _LOW)) + coefficients[row, 2]
+    return (((mixed >> _HALF) * width) >> _HALF) + np.uint64(row) * width
+
+
+@kernel
+def row_cells(keys: Hashes, row: Any, coefficients: Any, width: Any, out: Any) -> None:
+    """The cells of many hashed keys in one row."""
+    a, b, c = coefficients[row, 0], coefficients[row, 1], coefficients[row, 2]
+    start = np.uint64(row) * width
+    for i in range(keys.size):
+        mixed = (a + (keys[i] >> _HALF)) * (b + (keys[i] & _LOW)) + c
+        out[i] = np.uint32((((mixed >> _HALF) * width) >> _HALF) + start)
+
+
+def coefficients(seed: int, depth: int) -> NDArray[np.uint64]:
+    """Three random words for each row, drawn from the seed."""
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**64:
+        raise ParameterError(f"seed={seed!r}: give an integer from 0 to 2**64 - 1, the same for all sketches to be merged")
+    words: list[int] = []
+    state = int(seed)
+    for _ in range(3 * depth):  # splitmix64
+        state = (state + 0x9E3779B97F4A7C15) % 2**64
+        word = (state ^ (state >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
+        word = (word ^ (word >> 27)) * 0x94D049BB133111EB % 2**64
+        words.append(word ^ (word >> 31))
+    return np.array(words, np.uint64).reshape(depth, 3)
+
+
+def cells_of(keys: Hashes, table: NDArray[np.uint64], width: int) -> NDArray[np.uint32]:
+    """The cells of hashed keys, one row of the result for each row of the sketch."""
+    out = np.empty((table.shape[0], keys.size), np.uint32)
+    for row in range(table.shape[0]):
+        row_cells(keys, row, table, np.uint64(width), out[row])
+    return out
