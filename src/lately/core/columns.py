@@ -26,6 +26,8 @@ def arrow(values: Any) -> Any:
         values = values.to_arrow()
     if isinstance(values, pa.RecordBatch | pa.Table):
         values = values.to_struct_array()
+    if isinstance(values, pa.Scalar):
+        values = pa.array([values.as_py()], values.type)
     if not isinstance(values, pa.Array | pa.ChunkedArray):
         values = pa.array(values)  # lists, NumPy, and pandas through its own protocol
     if isinstance(values, pa.ChunkedArray):
@@ -42,22 +44,26 @@ def whole_numbers(values: Any, name: str) -> Ints:
         if column.null_count:
             raise InputError(f"{column.null_count} of the {name} are null; fill or drop them first")
         values = column.to_numpy(zero_copy_only=False)
-    array = np.atleast_1d(np.asarray(values))
+    try:
+        array = np.atleast_1d(np.asarray(values))
+    except ValueError as error:  # lists in lists, of different lengths
+        raise InputError(f"cannot read {name}: {error}; give one column of whole numbers") from error
     if array.ndim != 1:
         raise InputError(f"{name} has {array.ndim} dimensions; give one column")
     if array.dtype.kind == "f" and array.size:
         bad = array[~(np.floor(array) == array)]
         if bad.size:
-            raise InputError(f"{name} has the value {bad[0]!r}; {name} must be whole numbers")
+            raise InputError(f"{name} has the value {bad[0]}; {name} must be whole numbers")
         if np.abs(array).max() > 2**53:
-            raise InputError(f"{name} has the value {np.abs(array).max()!r}, too large for an exact float; give integers")
+            raise InputError(f"{name} has the value {np.abs(array).max()}, too large for an exact float; give integers")
         return array.astype(np.int64)
     if array.dtype.kind == "u" and array.size and int(array.max()) >= 2**63:
         raise InputError(f"{name} has the value {int(array.max())}; {name} must be below 2**63")
     if array.dtype.kind not in "iu":
         if array.size == 0:
             return np.empty(0, np.int64)
-        raise InputError(f"{name} has the value {array.flat[0]!r} of type {array.dtype}; {name} must be whole numbers")
+        bad = next((v for v in array.tolist() if isinstance(v, bool) or not isinstance(v, int)), array.tolist()[0])
+        raise InputError(f"{name} has the value {bad!r}; {name} must be whole numbers below 2**63")
     return array.astype(np.int64, copy=False)
 
 

@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Literal
+from typing import Literal, TypeGuard
 
 import numpy as np
 
@@ -26,7 +26,7 @@ _NANOSECONDS = {
     }.items()
     for unit in units.split()
 }
-_PART = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-zµ]+)\s*")
+_PART = re.compile(r"\s*(\d{1,20}(?:\.\d{1,20})?)\s*([a-zµ]+)\s*")
 
 #: Stamps are 32 bits wide; a quarter of that room for the window leaves enough for time to pass between two rebasings.
 MAX_WINDOW_TICKS = 2**30
@@ -41,7 +41,10 @@ def nanoseconds(duration: Duration) -> int:
     if isinstance(duration, timedelta):
         return (duration.days * 86_400 + duration.seconds) * 10**9 + duration.microseconds * 1_000
     if isinstance(duration, np.timedelta64):
-        return int(duration.astype("timedelta64[ns]").astype(np.int64))
+        exact = duration.astype("timedelta64[ns]")
+        if exact.astype(duration.dtype) != duration:  # NaT, or too long
+            raise ParameterError(f"{duration!r} is not a whole number of nanoseconds below 2**63; write it like '10m'")
+        return int(exact.astype(np.int64))
     if not isinstance(duration, str):
         raise ParameterError(f"{duration!r} is not a duration; write it like '10m', '1h 30m' or timedelta(minutes=10)")
     total, at = 0.0, 0
@@ -104,11 +107,11 @@ class Window:
             return cls("arrivals", int(window.n), 1)
         if isinstance(window, bool) or isinstance(tick, bool):
             raise ParameterError(f"window={window!r}, tick={tick!r}: a duration is a text, a timedelta or an integer")
-        if isinstance(window, int | np.integer):
-            if tick is not None and not isinstance(tick, int | np.integer):
+        if _is_whole(window):
+            if tick is not None and not _is_whole(tick):
                 raise ParameterError(f"window={window!r} is an integer but tick={tick!r} is not; give both the same way")
             return cls("integer", *_cut(int(window), 1 if tick is None else int(tick), window, tick))
-        if isinstance(tick, int | np.integer):
+        if _is_whole(tick):
             raise ParameterError(f"tick={tick!r} is an integer but window={window!r} is not; write tick='1s'")
         length, unit = nanoseconds(window), nanoseconds("1s" if tick is None else tick)
         return cls("time", *_cut(length, unit, window, "1s" if tick is None else tick))
@@ -121,10 +124,10 @@ class Window:
     def length(self, duration: Duration) -> int:
         """A length of time in ticks, rounded down; not checked against the window."""
         if self.kind == "time":
-            if isinstance(duration, int | np.integer):
+            if _is_whole(duration):
                 raise ParameterError(f"{duration!r} is not a duration; this window is in time: write it like '10m'")
             return nanoseconds(duration) // self.unit
-        if isinstance(duration, bool) or not isinstance(duration, int | np.integer):
+        if isinstance(duration, bool) or not _is_whole(duration):
             what = "arrivals" if self.kind == "arrivals" else "integer times"
             raise ParameterError(f"{duration!r}: this window is over {what}; give a whole number")
         return int(duration) // self.unit
@@ -141,9 +144,15 @@ class Window:
         return f"Window({_readable(self.ticks * self.unit)!r}, tick={_readable(self.unit)!r})"
 
 
+def _is_whole(value: object) -> TypeGuard[int]:
+    return isinstance(value, int | np.integer) and not isinstance(value, np.timedelta64)  # which NumPy calls an integer
+
+
 def _cut(length: int, unit: int, window: object, tick: object) -> tuple[int, int]:
     if length <= 0 or unit <= 0:
         raise ParameterError(f"window={window!r}, tick={tick!r}: both must be longer than nothing")
+    if unit >= 2**63:
+        raise ParameterError(f"tick={tick!r} is longer than 2**63 - 1; give a finer tick=")
     if length < unit:
         raise ParameterError(f"window={window!r} is shorter than one tick of {tick!r}; give a finer tick= or a longer window=")
     if length // unit > MAX_WINDOW_TICKS:

@@ -23,12 +23,22 @@ def helper(function: F) -> F:
     return njit(inline="always")(function)  # type: ignore[no-any-return]
 
 
-def tell_if_cold(compiled: Any) -> None:
+def is_cold() -> bool:
+    """Whether the first calls on this machine are still to compile the kernels."""
+    if config.DISABLE_JIT:
+        return False
+    return not any(Path(_probe.stats.cache_path).glob("*.nbi"))  # type: ignore[attr-defined]
+
+
+def tell_if_cold() -> None:
     """Say once per process, and only when nothing is cached yet, that the first calls will compile."""
     global _told
-    if _told or config.DISABLE_JIT:
-        return
-    _told = True
-    cache = Path(compiled.stats.cache_path)
-    if not any(cache.glob("*.nbi")):
-        _log.warning("lately compiles its kernels for this machine: the first calls take some seconds, once.")
+    if not _told:
+        _told = True
+        if is_cold():
+            _log.warning("lately compiles its kernels for this machine: the first calls take some seconds, once.")
+
+
+@kernel
+def _probe(x: int) -> int:
+    return x + 1

@@ -7,7 +7,7 @@ width): exactly Spark's ``xxhash64(col)``. A tuple chains: each part is hashed w
 The kernels hash in place: ``out`` comes in holding the seeds and goes out holding the hashes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -174,12 +174,27 @@ class HashedKeys:
         out[:] = self.hashes[start : start + out.size]
 
 
+class MixedKeys:
+    """Keys of several types in one list, hashed one by one."""
+
+    def __init__(self, keys: Sequence[Keys]) -> None:
+        self.keys = keys
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def hash_into(self, start: int, out: Hashes) -> None:
+        for i in range(out.size):
+            self.keys[start + i].hash_into(0, out[i : i + 1])
+
+
 class DictionaryKeys:
     """Dictionary-encoded keys: each distinct key is hashed once when the seeds are all alike."""
 
-    def __init__(self, values: Keys, codes: NDArray[Any]) -> None:
-        self.values, self.codes = values, codes
+    def __init__(self, values: Keys, codes: NDArray[Any], decode: Callable[[], Keys]) -> None:
+        self.values, self.codes, self._decode = values, codes, decode
         self._known: tuple[int, Hashes] | None = None
+        self._plain: Keys | None = None
 
     def __len__(self) -> int:
         return int(self.codes.size)
@@ -190,8 +205,8 @@ class DictionaryKeys:
             return
         seed = int(out[0])
         if (out != out[0]).any():  # a later part of a tuple: every row has its own seed
-            for i, code in enumerate(codes.tolist()):
-                self.values.hash_into(code, out[i : i + 1])
+            self._plain = self._plain or self._decode()
+            self._plain.hash_into(start, out)
             return
         if self._known is None or self._known[0] != seed:
             table = np.full(len(self.values), seed, np.uint64)
@@ -216,22 +231,34 @@ def hash_keys(keys: Any) -> Hashes:
     return all_hashes(key_column(keys))
 
 
+def one_key(key: Any) -> Any:
+    """A single key as a column of one; a column of more is refused, so that no answer is silently left out."""
+    column = [key] if isinstance(key, tuple) else key
+    if not isinstance(column, str | bytes | int) and (size := len(key_column(column))) != 1:
+        raise InputError(f"count() answers for one key and was given {size:,}; use counts() for a column")
+    return column
+
+
 def key_column(keys: Any) -> Keys:
     """Read a column of keys, or one key, in any of the forms that users have."""
     if isinstance(keys, str | bytes | int | np.integer | np.str_ | np.bytes_) and not isinstance(keys, bool | np.bool_):
         return _one(keys)
     if isinstance(keys, tuple):
         return TupleKeys([key_column(part) for part in _parts(keys)])
-    if keys is None or np.isscalar(keys):
+    if keys is None or np.isscalar(keys) or isinstance(keys, bytearray | dict | set | frozenset):
         raise _unsupported(keys)
     if isinstance(keys, np.ndarray) and keys.dtype.kind in "iu":
         return _integers(keys)
     if isinstance(keys, list) and keys and isinstance(keys[0], tuple):
         return _tuples(keys)
+    if isinstance(keys, list) and keys and type(keys[0]) is int and set(map(type, keys)) == {int}:
+        return _plain_integers(keys)
     if hasattr(keys, "columns") and hasattr(keys, "shape") and not is_arrow(keys):  # a pandas or polars frame
-        return TupleKeys([key_column(keys[name]) for name in keys.columns])
+        return _together([key_column(keys[name]) for name in keys.columns])
     if isinstance(keys, np.ndarray) and keys.dtype.kind in "OSU":
-        keys = keys.tolist()
+        return key_column(keys.tolist())
+    if getattr(keys, "dtype", None) == np.dtype("O"):  # a pandas column of Python objects
+        return key_column(keys.to_list())
     return _from_arrow_like(keys)
 
 
@@ -251,9 +278,15 @@ def _parts(key: tuple[Any, ...]) -> tuple[Any, ...]:
     if not key:
         raise InputError("the key () is an empty tuple; give at least one part")
     for part in key:
-        if not isinstance(part, str | bytes | int | np.integer | np.str_) or isinstance(part, bool):
+        if not isinstance(part, str | bytes | int | np.integer | tuple) or isinstance(part, bool):
             raise _unsupported(part)
     return key
+
+
+def _together(parts: Sequence[Keys]) -> Keys:
+    if not parts:
+        raise InputError("a frame without columns; give at least one column of keys")
+    return TupleKeys(parts)
 
 
 def _tuples(keys: list[Any]) -> Keys:
@@ -264,6 +297,14 @@ def _tuples(keys: list[Any]) -> Keys:
     if width == 0:
         raise InputError("the key () is an empty tuple; give at least one part")
     return TupleKeys([key_column(list(part)) for part in zip(*keys, strict=True)])
+
+
+def _plain_integers(keys: list[int]) -> Keys:
+    """A list of Python's own integers needs no Arrow."""
+    try:
+        return IntegerKeys(np.array(keys, np.int64))
+    except OverflowError:
+        return MixedKeys([_one(key) for key in keys])  # which names the one that does not fit
 
 
 def _integers(values: NDArray[Any]) -> Keys:
@@ -281,10 +322,18 @@ def _from_arrow_like(keys: Any) -> Keys:
 
     try:
         return _arrow_keys(arrow(keys))
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, UnicodeEncodeError) as error:
-        if isinstance(keys, list):  # keys of several types in one list: hash them one by one
-            return HashedKeys(np.array([all_hashes(key_column(key))[0] for key in keys], np.uint64))
+    except (pa.ArrowException, TypeError, OverflowError, UnicodeEncodeError) as error:
+        if isinstance(keys, list):
+            return MixedKeys([_single(key) for key in keys])
+        if isinstance(error, TypeError) and not hasattr(keys, "__iter__"):
+            raise _unsupported(keys) from error
         raise InputError(f"cannot read keys: {error}; give text, bytes, integers or tuples of those") from error
+
+
+def _single(key: Any) -> Keys:
+    if not isinstance(key, str | bytes | int | np.integer | tuple):
+        raise _unsupported(key)
+    return key_column(key)
 
 
 def _arrow_keys(column: Any) -> Keys:
@@ -295,11 +344,11 @@ def _arrow_keys(column: Any) -> Keys:
         raise InputError(f"{column.null_count} of the keys are null; fill or drop them first")
     if pa.types.is_dictionary(kind):
         codes = column.indices.to_numpy(zero_copy_only=False)
-        return DictionaryKeys(_arrow_keys(column.dictionary), codes)
+        return DictionaryKeys(_arrow_keys(column.dictionary), codes, lambda: _arrow_keys(column.dictionary_decode()))
     if pa.types.is_integer(kind):
         return _integers(column.to_numpy(zero_copy_only=False))
     if pa.types.is_struct(kind):
-        return TupleKeys([_arrow_keys(part) for part in column.flatten()])
+        return _together([_arrow_keys(part) for part in column.flatten()])
     if kind in (pa.string_view(), pa.binary_view()) or pa.types.is_fixed_size_binary(kind):
         column = column.cast(pa.large_binary() if not pa.types.is_fixed_size_binary(kind) else pa.binary())
         kind = column.type
@@ -309,6 +358,8 @@ def _arrow_keys(column: Any) -> Keys:
         return _text(column, np.int64)
     if pa.types.is_null(kind) and len(column) == 0:
         return IntegerKeys(np.empty(0, np.int64))
+    if len(column):
+        raise _unsupported(column[0].as_py())
     raise InputError(f"keys of type {kind} are not supported; give text, bytes, integers or tuples of those")
 
 

@@ -6,7 +6,8 @@ merged. Nothing here builds anything: ``plan`` tells what a sketch will cost bef
 
 import math
 from dataclasses import dataclass
-from typing import Literal, get_args
+from numbers import Real
+from typing import Literal, SupportsIndex, get_args
 
 from lately.core.durations import Duration, Window, arrivals
 from lately.core.errors import ParameterError
@@ -23,7 +24,11 @@ SAMPLES = 6
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a sketch with a wanted guarantee is made of, and what it costs."""
+    """What a sketch with a wanted guarantee is made of, and what it costs.
+
+    >>> plan(0.1, 0.05, "1h").depth
+    3
+    """
 
     eps: float
     delta: float
@@ -54,7 +59,8 @@ def plan(
 ) -> Plan:
     """What an ``EcmSketch`` with this guarantee will be made of, before it is built.
 
-    ``bytes`` is the most that its counters will take while at most ``arrivals`` arrivals lie in the window.
+    ``bytes`` is the most that its counters will take while at most ``arrivals`` arrivals lie in the window (randomized
+    waves: very likely the most).
 
     >>> p = plan(0.1, 0.05, "1h")
     >>> p.width, p.depth, round(p.eps_cm, 4), p.eps_sw
@@ -66,7 +72,7 @@ def plan(
     eps_cm, target = split(eps, query)
     eps_sw = premerge_error(target, merge_height)
     delta_cm, delta_sw = deltas(delta, counter)
-    if arrivals < 1:
+    if isinstance(arrivals, bool) or not isinstance(arrivals, int) or arrivals < 1:
         raise ParameterError(f"arrivals={arrivals!r}: say how many arrivals a window holds at the most, 1 or more")
     if shape.kind == "arrivals":
         arrivals = shape.ticks
@@ -135,8 +141,7 @@ def exphist_capacity(eps: float) -> int:
 
 def randwave_capacity(eps: float, delta: float, samples: int) -> tuple[int, int]:
     """(samples per level, repetitions) of a randomized wave: c/eps² and c·ln(1/delta), the latter odd for the median."""
-    if isinstance(samples, bool) or not isinstance(samples, int) or not 1 <= samples <= 255:
-        raise ParameterError(f"samples={samples!r}: the constant of the randomized wave is 1 to 255; its proof needs 36")
+    check_samples(samples)
     return math.ceil(samples / eps**2), math.ceil(samples * math.log(1 / delta)) | 1
 
 
@@ -149,18 +154,31 @@ def counter_bytes(counter: str, eps: float, delta: float, arrivals: int, samples
     """The most bytes that one cell takes while ``arrivals`` arrivals lie in its window."""
     if counter == "wave":
         capacity = wave_capacity(eps)
-        return 12 + 4 * capacity * levels(arrivals, capacity)
+        return 16 + 4 * capacity * levels(arrivals, capacity)
     if counter == "exphist":
         k = exphist_capacity(eps)
-        return 12 + 2 * 4 * k + (2 + 4 * (k + 1)) * (1 + levels(arrivals, k + 1))
+        return 16 + 2 * 4 * k + (2 + 4 * (k + 1)) * (1 + levels(arrivals, k + 1))
     if counter == "randwave":
         capacity, repetitions = randwave_capacity(eps, delta, samples)
-        # A level more than on average: the largest of many random samples decides how many there are.
-        return repetitions * (4 + 4 * capacity) * (1 + levels(arrivals, capacity))
+        # Two levels more than on average: the largest of many random samples decides how many there are.
+        return 8 + repetitions * (capacity + (4 + 4 * capacity) * (2 + levels(arrivals, capacity)))
     return 4 * 16 * arrivals  # exact: sixteen bytes an arrival, and room to append and to expire in bulk
+
+
+def check_samples(samples: object) -> None:
+    """The constant of the randomized wave is a small whole number."""
+    if isinstance(samples, bool) or not isinstance(samples, int) or not 1 <= samples <= 255:
+        raise ParameterError(f"samples={samples!r}: the constant of the randomized wave is 1 to 255; its proof needs 36")
+
+
+def check_word(name: str, value: object) -> int:
+    """A seed or salt is an integer of 64 bits."""
+    if isinstance(value, bool) or not isinstance(value, SupportsIndex) or not 0 <= int(value) < 2**64:
+        raise ParameterError(f"{name}={value!r}: give an integer from 0 to 2**64 - 1")
+    return int(value)
 
 
 def check_probability(name: str, value: object) -> None:
     """eps and delta are fractions strictly between 0 and 1."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not FINEST <= value < 1:
+    if isinstance(value, bool) or not isinstance(value, Real) or not FINEST <= float(value) < 1:
         raise ParameterError(f"{name}={value!r}: give a number between 0 and 1 ({FINEST} at the least), such as 0.01")

@@ -3,7 +3,7 @@
 In a window of time, plain numbers are seconds since 1970 (Unix time); in an integer window they are what they are.
 """
 
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Any
 
 import numpy as np
@@ -64,46 +64,54 @@ def _normalise(times: Any) -> tuple[np.ndarray[Any, Any], int]:
     """The raw numbers, and how many nanoseconds one of them is (0 when the caller gave plain numbers)."""
     if times is None:
         raise InputError("times is None; give the instant of each arrival")
-    if isinstance(times, datetime):
+    if isinstance(times, date):
         times = [times]
-    if isinstance(times, list | tuple) and times and isinstance(times[0], datetime):
+    if isinstance(times, list | tuple) and times and isinstance(times[0], date):
         return _datetimes(times), 1_000
     if is_arrow(times) or hasattr(times, "to_arrow"):
         return _arrow_times(arrow(times))
-    if hasattr(times, "dt") and hasattr(times, "array") and getattr(times.dtype, "tz", None) is not None:
-        times = times.dt.tz_convert("UTC").dt.tz_localize(None)  # a pandas column with a zone
+    if getattr(getattr(times, "dtype", None), "tz", None) is not None:  # a pandas column or index with a zone
+        zoned = times.dt if hasattr(times, "dt") else times
+        times = zoned.tz_convert("UTC")
+        times = times.dt.tz_localize(None) if hasattr(times, "dt") else times.tz_localize(None)
     try:
         values = np.atleast_1d(np.asarray(times))
-        if values.dtype.kind in "US" or (values.dtype.kind == "O" and not any(v is None for v in values)):
-            values = values.astype("datetime64[ns]")
+        if values.dtype.kind in "US" or (values.dtype.kind == "O" and values.size and isinstance(values.flat[0], str)):
+            return _datetimes([datetime.fromisoformat(text) for text in values.astype(str).tolist()]), 1_000
     except (ValueError, TypeError) as error:
         raise InputError(f"cannot read times: {error}; give datetimes, datetime64, Arrow timestamps or numbers") from error
     if values.dtype.kind == "M":
-        if np.isnat(values).any():
-            raise InputError(f"{int(np.isnat(values).sum())} of the times are NaT; fill or drop them first")
-        unit = np.datetime_data(values.dtype)
-        if unit[0] not in _UNIT_NS or unit[1] != 1:
-            values = values.astype("datetime64[s]")
-            unit = ("s", 1)
-        return values.view(np.int64), _UNIT_NS[unit[0]]
+        return _datetime64s(values)
     if values.dtype.kind == "f" and not np.isfinite(values).all():
         raise InputError(f"times has the value {values[~np.isfinite(values)][0]}; fill or drop it first")
     if values.dtype.kind == "O":
-        raise InputError("times has a None; fill or drop it first")
+        return _datetimes(values.tolist()), 1_000
     if values.dtype.kind not in "iuf":
         raise InputError(f"times has the type {values.dtype}; give datetimes, datetime64, Arrow timestamps or numbers")
     return values, 0
 
 
-def _datetimes(times: list[datetime] | tuple[datetime, ...]) -> Ints:
-    """Microseconds since 1970; a datetime without a zone is taken as UTC."""
-    try:
-        aware = (t if t.tzinfo else t.replace(tzinfo=UTC) for t in times)
-        gaps = [t - _EPOCH for t in aware]
-    except (AttributeError, TypeError) as error:
-        bad = next(t for t in times if not isinstance(t, datetime))
-        raise InputError(f"times mixes datetimes with {bad!r}; give one kind") from error
+def _datetimes(times: list[Any] | tuple[Any, ...]) -> Ints:
+    """Microseconds since 1970; a datetime without a zone is taken as UTC, a date as its midnight."""
+    for missing in (t for t in times if t is None or t != t):  # NaT and nan differ from themselves
+        raise InputError(f"times has the value {missing!r}; fill or drop it first")
+    for odd in (t for t in times if not isinstance(t, date)):
+        raise InputError(f"times has the value {odd!r} of type {type(odd).__name__}; give all as datetimes or as numbers")
+    dated = (t if isinstance(t, datetime) else datetime(t.year, t.month, t.day) for t in times)
+    gaps = [(t if t.tzinfo else t.replace(tzinfo=UTC)) - _EPOCH for t in dated]
     return np.array([(g.days * 86_400 + g.seconds) * 10**6 + g.microseconds for g in gaps], np.int64)
+
+
+def _datetime64s(values: np.ndarray[Any, Any]) -> tuple[Ints, int]:
+    """The numbers inside, in a unit between seconds and nanoseconds."""
+    if np.isnat(values).any():
+        raise InputError(f"{int(np.isnat(values).sum())} of the times are NaT; fill or drop them first")
+    unit = np.datetime_data(values.dtype)[0]
+    fine = unit if unit in _UNIT_NS else "ns" if unit in ("ps", "fs", "as") else "s"
+    known = values.astype(f"datetime64[{fine}]", copy=False)
+    if fine != "ns" and (known.astype(values.dtype) != values).any():
+        raise InputError(f"times has the value {values[known.astype(values.dtype) != values][0]}, too far from 1970")
+    return known.view(np.int64), _UNIT_NS[fine]
 
 
 def _arrow_times(column: Any) -> tuple[np.ndarray[Any, Any], int]:
@@ -118,6 +126,8 @@ def _arrow_times(column: Any) -> tuple[np.ndarray[Any, Any], int]:
         return column.cast(pa.date32()).cast(pa.int32()).to_numpy(zero_copy_only=False).astype(np.int64), 86_400 * 10**9
     if pa.types.is_integer(kind) or pa.types.is_floating(kind):
         return _normalise(column.to_numpy(zero_copy_only=False))
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or kind == pa.string_view():
+        return _normalise(column.to_pylist())
     raise InputError(f"times has the Arrow type {kind}; give timestamps, dates or numbers")
 
 

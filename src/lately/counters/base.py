@@ -28,6 +28,9 @@ Counts = NDArray[np.int64]
 
 MAX_COUNT = 2**62
 
+_THIRDS = np.uint64(0x5555555555555555)
+_ONE, _32, _LOW = np.uint64(1), np.uint64(32), np.uint64(2**32 - 1)
+
 #: No arrival bears this stamp: asking since then finds nothing.
 MAX_STAMP = 2**32 - 1
 
@@ -52,7 +55,7 @@ class Walk(NamedTuple):
     """The retained positions of every cell, newest first; cell i owns ``offsets[i]:offsets[i + 1]``.
 
     ``places`` says where in the rings the stamp of each is. The last entry of a cell that counted anything has the place
-    -1 and ends its oldest segment: it is position 0, or an elder that has left the window.
+    -1 and ends its oldest segment: it is the cell's base, or an elder that has left the window.
     """
 
     positions: Counts
@@ -74,7 +77,7 @@ class CounterArray(ABC):
 
     @abstractmethod
     def add(self, cells: Cells, stamps: Stamps, counts: Counts | None = None) -> None:
-        """Count arrivals; stamps must not decrease from one to the next, nor from one call to the next."""
+        """Count arrivals; the stamps of a cell must not decrease from one arrival to the next, nor from call to call."""
 
     def extend(self, stamps: Stamps, counts: Counts | None = None) -> None:
         """``add`` to cell 0; families that can do better with a whole run do."""
@@ -127,8 +130,11 @@ class CounterArray(ABC):
         """Write the state; stamps go out as ages before ``now``, and what has left the window stays behind."""
 
     @abstractmethod
-    def read(self, source: Reader, now: int) -> None:
-        """Read the state into a fresh array of the same shape."""
+    def read(self, source: Reader, now: int, newest: int, most: int) -> None:
+        """Read the state into a fresh array of the same shape.
+
+        No arrival can have been stamped after ``newest``, and no cell can have counted more than ``most``.
+        """
 
 
 class PositionalArray(CounterArray):
@@ -139,8 +145,9 @@ class PositionalArray(CounterArray):
 
     def __init__(self, cells: int, span: int, eps: float) -> None:
         super().__init__(cells, span, eps)
-        self.n = np.zeros(cells, np.uint64)  # arrivals of each cell, ever
+        self.n = np.zeros(cells, np.uint64)  # the position of each cell's newest arrival
         self.first = np.zeros(cells, np.uint32)  # the stamp of its first one
+        self.base = np.zeros(cells, np.uint32)  # the position before its first one: 0 unless it was merged
         self.rings: Stamps = np.zeros((1, cells, 1), np.uint32)
 
     @property
@@ -172,7 +179,7 @@ class PositionalArray(CounterArray):
 
     @abstractmethod
     def _fill(self, stamps: Stamps, ends: NDArray[np.uint64], offsets: Counts) -> None:
-        """Fill fresh cells, each from a sorted run of stamps with cumulative counts."""
+        """Fill fresh cells, each from a sorted run of stamps with cumulative counts; ``n`` is what ``_stagger`` wants."""
 
     @abstractmethod
     def _write_shape(self, out: Writer) -> None:
@@ -182,19 +189,26 @@ class PositionalArray(CounterArray):
     def _read_shape(self, source: Reader) -> None:
         """Make rings of the size that was written, or refuse; ``n`` is already set."""
 
-    def _stamps(self, walk: Walk, live_from: int) -> Stamps:
-        """The stamp of each step of a walk: position 0 bears the stamp of the first arrival, what left the window a 0."""
-        stamps: Stamps = np.where(walk.places >= 0, self.rings.reshape(-1)[walk.places], np.uint32(0))
-        ends = walk.offsets[1:][np.diff(walk.offsets) > 0] - 1
-        first = self.first[np.diff(walk.offsets) > 0]
-        stamps[ends] = np.where((walk.positions[ends] == 0) & (first >= live_from), first, 0)
-        return stamps
+    def _stagger(self, sizes: NDArray[np.uint64], gap: int) -> None:
+        """Start fresh cells, which will get so many arrivals, at a position that is good for all gaps up to ``gap``.
+
+        Merging replays lumps whose sizes are powers of two. Were they to end on just those positions that will be
+        retained, the middle of the bracket would always be too low, and tree upon tree would drift down. The inputs'
+        positions (their sum is in ``n``) decide where lumps end, modulo every power of two; starting where that is
+        …010101 puts the ends at a third of every gap or at two thirds, in turn.
+        """
+        start = (_THIRDS + self.n - sizes) % np.uint64(min(gap, 2**31))
+        self.base = np.where(sizes > 0, start, 0).astype(np.uint32)
+        self.n = self.base.astype(np.uint64)
 
     def segments(self, cell: int, live_from: int = 1) -> Segments:
         """One cell as the log that merging replays, without what ended before ``live_from``."""
         walk = self._walk(live_from)
         mine = slice(walk.offsets[cell], walk.offsets[cell + 1])
-        position, stamp = walk.positions[mine][::-1], self._stamps(walk, live_from)[mine][::-1]
+        position, place = walk.positions[mine][::-1], walk.places[mine][::-1]
+        stamp = np.where(place >= 0, self.rings.reshape(-1)[place], 0).astype(np.uint32)
+        if stamp.size and position[0] == self.base[cell] and self.first[cell] >= live_from:
+            stamp[0] = self.first[cell]
         return Segments(stamp[:-1].copy(), stamp[1:].copy(), np.diff(position))
 
     def merged(self, others: Sequence[Self], shifts: Sequence[int], live_from: int) -> Self:
@@ -202,16 +216,15 @@ class PositionalArray(CounterArray):
         points = []
         for array, shift in zip(inputs, shifts, strict=True):
             mine_from = min(max(1, live_from - shift), MAX_STAMP)
-            walk = array._walk(mine_from)
-            points.append(
-                _halves(walk.positions, array._stamps(walk, mine_from), walk.offsets, np.int64(shift), np.int64(live_from))
-            )
+            stamps_of = (array.rings.reshape(-1), array.first, array.base)
+            points.append(_halves(*array._walk(mine_from), stamps_of, np.int64(shift), np.int64(live_from)))
         stamps = np.concatenate([p[0] for p in points])
         weights = np.concatenate([p[1] for p in points])
         starts = np.cumsum([0] + [p[0].size for p in points[:-1]])
         offsets = np.stack([p[2] + start for p, start in zip(points, starts, strict=True)])
         result = self._fresh()
         result.height = 1 + max(a.height for a in inputs)
+        result.n = np.sum([a.n for a in inputs], axis=0, dtype=np.uint64)
         result._fill(*_interleave(stamps, weights, offsets))
         return result
 
@@ -220,27 +233,33 @@ class PositionalArray(CounterArray):
         walk = self._walk(live_from)
         kept = walk.places >= 0
         out.u8(self.height)
-        out.integers(self.n)
+        out.integers(self.n - self.base)
+        out.integers(self.base)
         out.integers(np.where(self.first >= live_from, now - self.first.astype(np.int64), -1))
         self._write_shape(out)
         out.integers(np.diff(np.concatenate(([0], np.cumsum(kept)))[walk.offsets]))
         out.integers(now - self.rings.reshape(-1)[walk.places[kept]].astype(np.int64))
 
-    def read(self, source: Reader, now: int) -> None:
+    def read(self, source: Reader, now: int, newest: int, most: int) -> None:
         self.height = source.u8()
-        n, first = source.integers(0, MAX_COUNT), source.integers(-1, min(self.span, now - 1))
-        source.check(n.size == first.size == self.cells, "cells are missing")
-        self.n = n.astype(np.uint64)
+        n, base, first = source.integers(0, most), source.integers(0, 2**31), source.integers(-1, min(self.span, now - 1))
+        source.check(n.size == base.size == first.size == self.cells, "cells are missing")
+        source.check(bool((first[n == 0] == -1).all() and (base[n == 0] == 0).all()), "a first arrival where there is none")
+        self.n, self.base = (n + base).astype(np.uint64), base.astype(np.uint32)
         self.first = np.where(first >= 0, now - first, 0).astype(np.uint32)
         self._read_shape(source)
-        kept, ages = source.integers(0, 2**32), source.integers(0, min(self.span, now - 1))
+        kept, ages = source.integers(0, 2**32), source.integers(now - newest, min(self.span, now - 1))
         source.check(kept.size == self.cells and int(kept.sum()) == ages.size, "the entries do not add up")
         starts = np.cumsum(kept) - kept
         rising = np.diff(ages, prepend=0) >= 0
         rising[starts[kept > 0]] = True
         source.check(bool(rising.all()), "entries are out of order")
         walk = self._walk(0)
-        source.check(bool((kept <= np.maximum(np.diff(walk.offsets) - 1, 0)).all()), "more entries than the rings hold")
+        room = np.maximum(np.diff(walk.offsets) - 1, 0)
+        source.check(bool((kept <= room).all()), "more entries than the rings hold")
+        whole = first >= 0  # the first arrival is still inside, so all after it are
+        source.check(bool((kept == room)[whole].all()), "entries are missing")
+        source.check(bool((ages[(starts + kept - 1)[whole]] <= first[whole]).all()), "an entry before the first arrival")
         step = np.arange(ages.size) - np.repeat(starts, kept)
         self.rings.reshape(-1)[walk.places[np.repeat(walk.offsets[:-1], kept) + step]] = now - ages
 
@@ -258,8 +277,9 @@ def _widened(bounds: Bounds, error: float, height: int) -> Bounds:
 
 
 @kernel
-def _halves(positions: Any, stamps: Any, offsets: Any, shift: Any, live_from: Any) -> Any:
-    """A log as weighted points, oldest first: half of each segment at its start, the rest at its end."""
+def _halves(positions: Any, places: Any, offsets: Any, stamps_of: Any, shift: Any, live_from: Any) -> Any:
+    """A walk as weighted points, oldest first: half of each segment at its start, the rest at its end."""
+    rings, first, base = stamps_of
     out_stamps = np.empty(positions.size, np.uint32)
     out_weights = np.empty(positions.size, np.int64)
     out_offsets = np.zeros(offsets.size, np.int64)
@@ -272,13 +292,40 @@ def _halves(positions: Any, stamps: Any, offsets: Any, shift: Any, live_from: An
                 size = positions[i - 1] - positions[i]
                 weight += size // 2
                 before = size - size // 2
-            stamp = np.int64(stamps[i]) + shift
-            if stamps[i] != 0 and stamp >= live_from and weight > 0:
+            stamp = np.int64(0)  # unknown, but it has left the window
+            if places[i] >= 0:
+                stamp = np.int64(rings[places[i]]) + shift
+            elif positions[i] == base[cell] and first[cell] > 0:
+                stamp = np.int64(first[cell]) + shift
+            if stamp >= live_from and weight > 0:
                 out_stamps[at] = np.uint32(stamp)
                 out_weights[at] = weight
                 at += 1
         out_offsets[cell + 1] = at
     return out_stamps[:at], out_weights[:at], out_offsets
+
+
+@kernel
+def _merge_two(words: Any, out: Any, start: Any, middle: Any, stop: Any) -> None:
+    """Merge the sorted runs start:middle and middle:stop of ``words`` into ``out``."""
+    # Unsigned, so that no index has to be checked for counting from the end.
+    a, b, k = np.uint64(start), np.uint64(middle), np.uint64(start)
+    end_a, end_b = np.uint64(middle), np.uint64(stop)
+    while a < end_a and b < end_b:
+        left, right = words[a], words[b]
+        earlier = np.uint64(left <= right)
+        out[k] = min(left, right)  # selected, not branched to: nobody can predict it
+        a += earlier
+        b += _ONE - earlier
+        k += _ONE
+    while a < end_a:
+        out[k] = words[a]
+        a += _ONE
+        k += _ONE
+    while b < end_b:
+        out[k] = words[b]
+        b += _ONE
+        k += _ONE
 
 
 @kernel
@@ -294,8 +341,8 @@ def _interleave(stamps: Any, weights: Any, offsets: Any) -> Any:
         for i in range(inputs):
             size += offsets[i, cell + 1] - offsets[i, cell]
         most = max(most, size)
-    here_s, here_w = np.empty(most, np.uint32), np.empty(most, np.int64)
-    there_s, there_w = np.empty(most, np.uint32), np.empty(most, np.int64)
+    # A point is one word, its stamp above its index: they sort by time, and one load moves both.
+    here, there = np.empty(most, np.uint64), np.empty(most, np.uint64)
     runs = np.empty(inputs + 1, np.int64)
     out_stamps, out_ends = np.empty(stamps.size, np.uint32), np.empty(stamps.size, np.uint64)
     out_offsets = np.zeros(cells + 1, np.int64)
@@ -304,33 +351,24 @@ def _interleave(stamps: Any, weights: Any, offsets: Any) -> Any:
         for i in range(inputs):
             runs[i] = size
             for j in range(offsets[i, cell], offsets[i, cell + 1]):
-                here_s[size], here_w[size] = stamps[j], weights[j]
+                here[size] = (np.uint64(stamps[j]) << _32) | np.uint64(j)
                 size += 1
         runs[inputs] = size
         count = inputs
         while count > 1:  # merge neighbouring runs two by two until one is left
             kept = 0
             for r in range(0, count, 2):
-                a, stop_a = runs[r], runs[r + 1]
-                b, stop_b = stop_a, runs[min(r + 2, count)]
-                for k in range(runs[r], stop_b):
-                    if b >= stop_b or (a < stop_a and here_s[a] <= here_s[b]):
-                        there_s[k], there_w[k] = here_s[a], here_w[a]
-                        a += 1
-                    else:
-                        there_s[k], there_w[k] = here_s[b], here_w[b]
-                        b += 1
+                _merge_two(here, there, runs[r], runs[r + 1], runs[min(r + 2, count)])
                 runs[kept] = runs[r]
                 kept += 1
             runs[kept] = size
             count = kept
-            here_s, there_s = there_s, here_s
-            here_w, there_w = there_w, here_w
+            here, there = there, here
         start = out_offsets[cell]
         total = np.uint64(0)
         for k in range(size):
-            total += np.uint64(here_w[k])
-            out_stamps[start + k] = here_s[k]
+            total += np.uint64(weights[here[k] & _LOW])
+            out_stamps[start + k] = np.uint32(here[k] >> _32)
             out_ends[start + k] = total
         out_offsets[cell + 1] = start + size
     return out_stamps, out_ends, out_offsets

@@ -1,9 +1,7 @@
 """Exact counters: every arrival of the window is kept. No error, no bound on memory; the floor of every comparison.
 
-One log for all cells, in time order. What has left the window is cut off in bulk once it is half of the log:
-
-    [ expired … | live … | room ]
-      0          head     size
+One log for all cells, each cell's arrivals in time order. When it is full, what has left the window is cut out; when that
+frees less than half of it, it doubles.
 """
 
 from collections.abc import Sequence
@@ -28,7 +26,7 @@ class Exact(CounterArray):
 
     def __init__(self, cells: int, span: int, eps: float = 0.0) -> None:
         super().__init__(cells, span, eps)
-        self._head = self._size = 0
+        self._size = 0
         self._stamps = np.empty(0, np.uint32)
         self._cells = np.empty(0, np.uint32)
         self._counts = np.empty(0, np.int64)
@@ -43,27 +41,25 @@ class Exact(CounterArray):
 
     @property
     def _live(self) -> tuple[Stamps, Cells, Counts]:
-        mine = slice(self._head, self._size)
-        return self._stamps[mine], self._cells[mine], self._counts[mine]
+        return self._stamps[: self._size], self._cells[: self._size], self._counts[: self._size]
 
     def add(self, cells: Cells, stamps: Stamps, counts: Counts | None = None) -> None:
         if not cells.size:
             return
-        live_from = max(int(stamps[-1]) - self.span, 0)
         if self._size + cells.size > self._stamps.size:
-            self._head += int(np.searchsorted(self._stamps[self._head : self._size], live_from))
-            self._make_room(cells.size)
+            self._make_room(cells.size, self.live_from(int(stamps[0])))
         new = slice(self._size, self._size + cells.size)
         self._stamps[new], self._cells[new] = stamps, cells
         self._counts[new] = 1 if counts is None else counts
         self._size += cells.size
 
-    def _make_room(self, more: int) -> None:
-        stamps, cells, counts = self._live
+    def _make_room(self, more: int, live_from: int) -> None:
+        live = self._live[0] >= live_from
+        stamps, cells, counts = (column[live] for column in self._live)
         size = self._stamps.size
         if stamps.size + more > size // 2:
             size = 2 * (stamps.size + more)
-        self._head, self._size = 0, stamps.size
+        self._size = stamps.size
         for name, values in (("_stamps", stamps), ("_cells", cells), ("_counts", counts)):
             grown = np.empty(size, values.dtype)
             grown[: values.size] = values
@@ -71,9 +67,9 @@ class Exact(CounterArray):
 
     def _since(self, cells: Cells, stamp: np.uint32) -> Bounds:
         stamps, mine, counts = self._live
-        start = int(np.searchsorted(stamps, stamp))
+        inside = stamps >= stamp
         table = np.zeros(self.cells, np.int64)
-        np.add.at(table, mine[start:], counts[start:])
+        np.add.at(table, mine[inside], counts[inside])
         value = table[cells]
         return Bounds(value, value.copy(), value.copy())
 
@@ -102,16 +98,18 @@ class Exact(CounterArray):
 
     def write(self, out: Writer, now: int) -> None:
         stamps, cells, counts = self._live
-        live = stamps >= self.live_from(now)
+        order = np.lexsort((cells, stamps))
+        live = order[stamps[order] >= self.live_from(now)]
         out.integers(now - stamps[live].astype(np.int64))
         out.integers(cells[live])
         out.integers(counts[live])
 
-    def read(self, source: Reader, now: int) -> None:
-        ages = source.integers(0, min(self.span, now - 1))
+    def read(self, source: Reader, now: int, newest: int, most: int) -> None:
+        ages = source.integers(now - newest, min(self.span, now - 1))
         cells = source.integers(0, self.cells - 1)
-        counts = source.integers(0, 2**62)
+        counts = source.integers(0, most)
         source.check(ages.size == cells.size == counts.size, "columns of different lengths")
         source.check(bool((np.diff(ages) <= 0).all()), "entries are out of order")
         source.fits(32 * ages.size + 8 * self.cells)
+        source.check(float(np.bincount(cells, counts).max(initial=0)) <= 1.000001 * most, "more arrivals than were taken")
         self.add(cells.astype(np.uint32), (now - ages).astype(np.uint32), counts)

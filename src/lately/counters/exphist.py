@@ -56,7 +56,7 @@ def _received(n: Any, k: Any, levels: Any, out: Any) -> None:
 @kernel
 def _add(cells: Cells, stamps: Stamps, k: Any, state: Any, span: Any) -> int:
     """Count one arrival each; returns how many were taken before a level had to be added."""
-    n, first, rings, cursors = state
+    n, first, _, rings, cursors = state
     top = np.uint64(cursors.shape[1] - 1)
     for i in range(cells.size):
         cell, stamp = cells[i], stamps[i]
@@ -94,7 +94,7 @@ def _add(cells: Cells, stamps: Stamps, k: Any, state: Any, span: Any) -> int:
 @kernel
 def _add_weighted(cells: Cells, stamps: Stamps, counts: Counts, k: Any, state: Any, span: Any) -> int:
     """Count ``counts[i]`` arrivals at once, in O(k · log count)."""
-    n, first, rings, cursors = state
+    n, first, _, rings, cursors = state
     levels = cursors.shape[1]
     top = np.uint64(levels - 1)
     had, has = np.empty(_MOST_LEVELS, np.uint64), np.empty(_MOST_LEVELS, np.uint64)
@@ -133,14 +133,14 @@ def _add_weighted(cells: Cells, stamps: Stamps, counts: Counts, k: Any, state: A
 @kernel
 def _count_since(cells: Cells, since: Any, k: Any, state: Any, low: Counts, high: Counts) -> None:
     """The oldest bucket that ends in range may have begun before it: everything newer counts for certain."""
-    n, first, rings, cursors = state
+    n, first, base, rings, cursors = state
     levels = cursors.shape[1]
     has = np.empty(_MOST_LEVELS + 1, np.uint64)
     for i in range(cells.size):
         cell, last = cells[i], n[cells[i]]
         low[i] = high[i] = 0
         if first[cell] >= since:
-            low[i] = high[i] = last
+            low[i] = high[i] = last - base[cell]
             continue
         _received(last, k, levels, has)
         has[levels] = _ZERO
@@ -157,14 +157,14 @@ def _count_since(cells: Cells, since: Any, k: Any, state: Any, low: Counts, high
                     right = middle
             if right <= newest:
                 low[i] = last - (right << level) + _ONE
-                high[i] = last - ((right - _ONE) << level)
+                high[i] = last - max((right - _ONE) << level, np.uint64(base[cell]))
                 break
 
 
 @kernel
 def _walk(live_from: Any, k: Any, state: Any, positions: Any, places: Any, offsets: Any) -> None:
     """Every cell's bucket ends, newest first, and where in the rings each is; see ``PositionalArray._walk``."""
-    n, _, rings, cursors = state
+    n, _, base, rings, cursors = state
     levels = cursors.shape[1]
     room = rings.shape[1]
     has = np.empty(_MOST_LEVELS + 1, np.uint64)
@@ -183,7 +183,7 @@ def _walk(live_from: Any, k: Any, state: Any, positions: Any, places: Any, offse
                     place = _place(level, bucket, k)
                     positions[at] = bucket << level
                     places[at] = np.int64(cell * room) + np.int64(place)
-                    stop = rings[cell, place] < live_from
+                    stop = rings[cell, place] < live_from or (bucket << level) <= base[cell]
                     if not stop:
                         at += 1
                         bucket -= _ONE
@@ -191,7 +191,7 @@ def _walk(live_from: Any, k: Any, state: Any, positions: Any, places: Any, offse
                 if stop:
                     elder = bucket << level
                     break
-            positions[at], places[at] = elder, -1
+            positions[at], places[at] = max(elder, np.uint64(base[cell])), -1
             at += 1
         offsets[cell + 1] = at
 
@@ -199,7 +199,7 @@ def _walk(live_from: Any, k: Any, state: Any, positions: Any, places: Any, offse
 @kernel
 def _fill(stamps: Stamps, ends: Any, offsets: Counts, k: Any, state: Any) -> None:
     """Fill fresh cells from sorted runs with cumulative counts; the rings must already be large enough."""
-    n, first, rings, cursors = state
+    n, first, _, rings, cursors = state
     levels = cursors.shape[1]
     has = np.empty(_MOST_LEVELS + 1, np.uint64)
     for cell in range(n.size):
@@ -207,14 +207,16 @@ def _fill(stamps: Stamps, ends: Any, offsets: Counts, k: Any, state: Any) -> Non
         if start == stop:
             continue
         run, counts = stamps[start:stop], ends[start:stop]
-        n[cell], first[cell] = counts[-1], run[0]
+        begin = n[cell]
+        n[cell], first[cell] = begin + counts[-1], run[0]
         _received(n[cell], k, levels, has)
         has[levels] = _ZERO
         for index in range(levels):
             level = np.uint64(index)
             for bucket in range((has[level + _ONE] << _ONE) + _ONE, has[level] + _ONE):
-                end = np.searchsorted(counts, np.uint64(bucket) << level)
-                rings[cell, _place(level, np.uint64(bucket), k)] = run[end]
+                position = np.uint64(bucket) << level
+                if position > begin:
+                    rings[cell, _place(level, np.uint64(bucket), k)] = run[np.searchsorted(counts, position - begin)]
             if has[level] > _ZERO:
                 cursors[cell, level] = (has[level] - _ONE) % _size(level, k)
 
@@ -232,7 +234,7 @@ class ExponentialHistogram(PositionalArray):
     """
 
     family = "exphist"
-    arrays = ("n", "first", "rings", "cursors")
+    arrays = ("n", "first", "base", "rings", "cursors")
 
     def __init__(self, cells: int, span: int, eps: float) -> None:
         super().__init__(cells, span, eps)
@@ -267,11 +269,13 @@ class ExponentialHistogram(PositionalArray):
         return Walk(positions[: offsets[-1]], places[: offsets[-1]], offsets)
 
     def _fill(self, stamps: Stamps, ends: Any, offsets: Counts) -> None:
-        live = int(ends[offsets[1:][np.diff(offsets) > 0] - 1].max(initial=0))
+        sizes = np.where(np.diff(offsets) > 0, ends[offsets[1:] - 1], 0) if ends.size else np.zeros(self.cells, np.uint64)
+        live = int(sizes.max())
         levels, buckets, size = 1, live, 2 * self.k
         while buckets > size:  # as many levels as the fullest cell needs to drop nothing
             levels, buckets, size = levels + 1, (buckets - size + 1) // 2, self.k + 1
         self._room(levels)
+        self._stagger(sizes, 1 << levels)
         _fill(stamps, ends, offsets, np.uint64(self.k), self._state)
 
     def _room(self, levels: int) -> None:

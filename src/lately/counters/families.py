@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import get_args
 
 from lately.core.errors import ParameterError
-from lately.core.plan import SAMPLES, Counter, exphist_capacity, randwave_capacity
+from lately.core.plan import SAMPLES, Counter, check_word, exphist_capacity, randwave_capacity
 from lately.counters.base import CounterArray
 from lately.counters.exact import Exact
 from lately.counters.exphist import ExponentialHistogram
@@ -21,6 +21,8 @@ def counter_array(
     name: str, cells: int, span: int, eps: float, *, delta: float = 0.0, samples: int = SAMPLES, salt: int | None = None
 ) -> CounterArray:
     """An array of counters of the family called ``name``."""
+    if salt is not None:
+        check_word("salt", salt)
     if name == "randwave":
         return RandomizedWave(cells, span, eps, delta, samples, salt)
     if name not in _PLAIN:

@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 
 from lately.core import plan
 from lately.core.codec import Reader, Writer
-from lately.core.errors import ParameterError
 from lately.core.jit import helper, kernel
 from lately.counters.base import MAX_COUNT, Bounds, Cells, CounterArray, Counts, Stamps
 
@@ -29,7 +28,7 @@ _ONE, _LAST = np.uint64(1), np.uint64(1) << np.uint64(63)
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX1, _MIX2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 _CELL = np.uint64(0xD1B54A32D192ED03)
-_MOST_LEVELS = 60
+_MOST_LEVELS = 64
 
 
 @helper
@@ -118,26 +117,28 @@ def _add_weighted(cell: Any, stamp: Any, count: Any, key: Any, state: Any, span:
     top, capacity = rings.shape[0] - 1, rings.shape[3]
     salt, r = key
     seed = _mixed(salt + np.uint64(cell) * _CELL + (n[cell] * np.uint64(rings.shape[1]) + np.uint64(r)) * _GOLDEN)
-    here = np.empty(top + 1, np.int64)
+    # How many drew each level: known for all levels at once, so that it does not matter how many there are now.
+    here = np.zeros(_MOST_LEVELS, np.int64)
     left = np.int64(count)
-    for level in range(top):
-        here[level] = _half(left, _mixed(seed + np.uint64(level) * _GOLDEN))
+    for level in range(_MOST_LEVELS):
+        here[level] = _half(left, _mixed(seed + np.uint64(level) * _GOLDEN)) if level < _MOST_LEVELS - 1 else left
         left -= here[level]
-    here[top] = left
-    if left > 0:
-        lost = (np.int64(cursors[top, r, cell]) + left - 1) % capacity  # the newest entry that would be overwritten
-        if left > capacity or stamp - rings[top, r, cell, lost] <= span:
+        if left == 0:
+            break
+    high = here[top:].sum()
+    if high > 0:
+        lost = (np.int64(cursors[top, r, cell]) + high - 1) % capacity  # the newest entry that would be overwritten
+        if high > capacity or stamp - rings[top, r, cell, lost] <= span:
             return False
-    seed = _mixed(seed ^ _MIX1)  # the coins above must not be thrown again
-    for level in range(top + 1):
-        slot = cursors[level, r, cell]
+    for level in range(_MOST_LEVELS):
+        at = min(level, top)
+        slot = cursors[at, r, cell]
         for _ in range(min(here[level], capacity)):
-            if level == top:
-                seed = _mixed(seed + _GOLDEN)
-                drawn[r, cell, slot] = min(top + _level(seed), 255)
-            rings[level, r, cell, slot] = stamp
+            if at == top:
+                drawn[r, cell, slot] = level
+            rings[at, r, cell, slot] = stamp
             slot = slot + 1 if slot + 1 < capacity else 0
-        cursors[level, r, cell] = slot
+        cursors[at, r, cell] = slot
     return True
 
 
@@ -165,7 +166,7 @@ def _count_since(cells: Cells, since: Any, state: Any, values: Counts, exact: An
                     else:
                         right = middle
                 samples += capacity - left
-                answer = samples << level
+                answer = samples << level if samples <= MAX_COUNT >> level else MAX_COUNT
                 if level == 0:
                     exact[i] = True
             answers[r] = answer
@@ -201,9 +202,7 @@ class RandomizedWave(CounterArray):
         self.delta, self.samples = delta, samples
         if salt is None:
             salt = int(np.random.SeedSequence().generate_state(1, np.uint64)[0])
-        if not 0 <= salt < 2**64:
-            raise ParameterError(f"salt={salt!r}: give an integer of 64 bits, or leave it out")
-        self.salt = salt
+        self.salt = plan.check_word("salt", salt)
         self.capacity, self.repetitions = plan.randwave_capacity(eps, delta, samples)
         self.n = np.zeros(cells, np.uint64)
         self._room(1, min(16, self.capacity))
@@ -244,7 +243,7 @@ class RandomizedWave(CounterArray):
         value, exact = np.empty(cells.size, np.int64), np.empty(cells.size, np.bool_)
         _count_since(cells, stamp, self._state, value, exact)
         low = np.where(exact, value, np.ceil(value / (1 + self.eps)).astype(np.int64))
-        high = np.where(exact, value, np.floor(value / (1 - self.eps)).astype(np.int64))
+        high = np.where(exact, value, np.floor(np.minimum(value / (1 - self.eps), MAX_COUNT)).astype(np.int64))
         return Bounds(low, value, high)
 
     def _oldest_first(self, level: int) -> tuple[Stamps, NDArray[np.intp]]:
@@ -334,9 +333,9 @@ class RandomizedWave(CounterArray):
             out.integers(now - stamps[live].astype(np.int64))
         out.integers(np.take_along_axis(self.drawn, slots, -1)[live])
 
-    def read(self, source: Reader, now: int) -> None:
+    def read(self, source: Reader, now: int, newest: int, most: int) -> None:
         self.salt = source.u64()
-        n = source.integers(0, MAX_COUNT)
+        n = source.integers(0, most)
         source.check(n.size == self.cells, "cells are missing")
         self.n = n.astype(np.uint64)
         levels, capacity = source.within(source.u8(), 1, _MOST_LEVELS), source.within(source.u64(), 1, self.capacity)
@@ -344,10 +343,12 @@ class RandomizedWave(CounterArray):
         # Five bytes an entry, and as much again while they are put in order.
         source.fits(10 * (levels + 1) * self.repetitions * self.cells * capacity)
         self._room(levels, capacity)
+        entries = np.zeros((self.repetitions, self.cells), np.int64)
         places = []
         for level in range(levels):
-            live, ages = source.integers(0, capacity), source.integers(0, min(self.span, now - 1))
+            live, ages = source.integers(0, capacity), source.integers(now - newest, min(self.span, now - 1))
             source.check(live.size == self.repetitions * self.cells and int(live.sum()) == ages.size, "entries do not add up")
+            entries += live.reshape(entries.shape)
             row = np.repeat(np.arange(live.size), live)
             step = np.arange(ages.size) - np.repeat(np.cumsum(live), live)
             inner = np.ones(ages.size, bool)
@@ -355,6 +356,7 @@ class RandomizedWave(CounterArray):
             source.check(bool((np.diff(ages, prepend=0) <= 0)[inner].all()), "entries are out of order")
             places = [row, capacity + step]
             self.rings[level].reshape(-1, capacity)[row, capacity + step] = now - ages
-        drawn = source.integers(levels - 1, 255)
+        source.check(bool((entries <= n).all()), "more entries than arrivals")
+        drawn = source.integers(levels - 1, 63)
         source.check(drawn.size == len(places[0]), "entries do not add up")
         self.drawn.reshape(-1, capacity)[places[0], places[1]] = drawn

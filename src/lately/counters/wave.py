@@ -16,7 +16,6 @@ Room grows with the stream: when a store on the top level would overwrite a stam
 doubled up to their capacity and then a level is added. So the state after a stream does not depend on its batches.
 """
 
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -49,7 +48,7 @@ def _newest_odd(n: Any, level: Any) -> Any:
 @kernel
 def _add(cells: Cells, stamps: Stamps, state: Any, span: Any) -> int:
     """Count one arrival each; returns how many were taken before the rings had to grow."""
-    n, first, rings = state
+    n, first, _, rings = state
     capacity = np.uint64(rings.shape[2])
     top, mask = np.uint64(rings.shape[0] - 1), capacity - _ONE
     for i in range(cells.size):
@@ -73,7 +72,7 @@ def _add(cells: Cells, stamps: Stamps, state: Any, span: Any) -> int:
 @kernel
 def _add_weighted(cells: Cells, stamps: Stamps, counts: Counts, state: Any, span: Any) -> int:
     """Count ``counts[i]`` arrivals at once, in O(capacity · log count)."""
-    n, first, rings = state
+    n, first, _, rings = state
     capacity = np.uint64(rings.shape[2])
     top, mask = np.uint64(rings.shape[0] - 1), capacity - _ONE
     for i in range(cells.size):
@@ -99,25 +98,31 @@ def _add_weighted(cells: Cells, stamps: Stamps, counts: Counts, state: Any, span
     return int(cells.size)
 
 
+@helper
+def _index(ends: Any, arrival: Any) -> Any:
+    """Which entry of a run the arrival is in; a run without counts has one arrival in each."""
+    return np.int64(arrival) - 1 if ends.size == 0 else np.searchsorted(ends, arrival)
+
+
 @kernel
 def _append(cell: Any, stamps: Stamps, ends: Any, state: Any, span: Any) -> bool:
     """Append a sorted run with cumulative counts to one cell, in O(levels · capacity) however long the run.
 
-    Returns False, with nothing changed, when the rings must grow first.
+    Empty ``ends`` say one arrival each. Returns False, with nothing changed, when the rings must grow first.
     """
-    n, first, rings = state
+    n, first, base, rings = state
     capacity = np.uint64(rings.shape[2])
     top, mask = np.uint64(rings.shape[0] - 1), capacity - _ONE
     before = n[cell]
-    after = before + ends[-1]
+    after = before + (ends[-1] if ends.size else np.uint64(stamps.size))
     if after == before:
         return True
     old, new = before >> top, after >> top
     for k in range(max(old + _ONE, capacity + _ONE), new + _ONE):
         position, lost = np.uint64(k) << top, np.uint64(k) - capacity
-        stamp = stamps[np.searchsorted(ends, position - before)]
+        stamp = stamps[_index(ends, position - before)]
         if lost > old:
-            overwritten = stamps[np.searchsorted(ends, (lost << top) - before)]
+            overwritten = stamps[_index(ends, (lost << top) - before)]
         else:
             overwritten = rings[top, cell, lost & mask]
         if stamp - overwritten <= span:
@@ -132,9 +137,9 @@ def _append(cell: Any, stamps: Stamps, ends: Any, state: Any, span: Any) -> bool
                 position = np.uint64(k) << top
             else:
                 position = (np.uint64(2) * np.uint64(k) + _ONE) << np.uint64(level)
-            rings[level, cell, np.uint64(k) & mask] = stamps[np.searchsorted(ends, position - before)]
-    if before == _ZERO:
-        first[cell] = stamps[np.searchsorted(ends, _ONE)]
+            rings[level, cell, np.uint64(k) & mask] = stamps[_index(ends, position - before)]
+    if before == base[cell]:
+        first[cell] = stamps[_index(ends, _ONE)]
     n[cell] = after
     return True
 
@@ -151,14 +156,14 @@ def _append_all(stamps: Stamps, ends: Any, offsets: Counts, state: Any, span: An
 @kernel
 def _count_since(cells: Cells, since: Any, state: Any, low: Counts, high: Counts) -> None:
     """Bracket the first position stamped ``since`` or later, by halving the gap level by level while it is retained."""
-    n, first, rings = state
+    n, first, base, rings = state
     capacity = np.uint64(rings.shape[2])
     top, mask = np.uint64(rings.shape[0] - 1), capacity - _ONE
     for i in range(cells.size):
         cell = cells[i]
         last = n[cell]
         if first[cell] >= since:  # the whole cell is in range
-            low[i] = high[i] = last
+            low[i] = high[i] = last - base[cell]
             continue
         # On the top level: the newest multiple stamped before the range. Older ones than the ring have left the window.
         newest = last >> top
@@ -187,7 +192,7 @@ def _count_since(cells: Cells, since: Any, state: Any, low: Counts, high: Counts
             else:
                 after = middle
         low[i] = last + _ONE - min(after, last + _ONE)
-        high[i] = last - before
+        high[i] = last - max(before, np.uint64(base[cell]))
 
 
 @helper
@@ -203,7 +208,7 @@ def _walk(live_from: Any, state: Any, positions: Any, places: Any, offsets: Any)
 
     Steps down at the finest level that is still retained, which coarsens as it goes back in time.
     """
-    n, _, rings = state
+    n, _, base, rings = state
     cells, capacity = np.uint64(rings.shape[1]), np.uint64(rings.shape[2])
     top, mask = np.uint64(rings.shape[0] - 1), capacity - _ONE
     at = 0
@@ -211,8 +216,8 @@ def _walk(live_from: Any, state: Any, positions: Any, places: Any, offsets: Any)
         last = n[cell]
         position, step, stop = last, _ZERO, last == _ZERO
         while not stop:
-            positions[at], places[at] = position, -1
-            if position == _ZERO:
+            positions[at], places[at] = max(position, np.uint64(base[cell])), -1
+            if position <= base[cell]:
                 stop = True
             else:
                 level = min(_trailing_zeros(position), top)
@@ -235,16 +240,6 @@ def _walk(live_from: Any, state: Any, positions: Any, places: Any, offsets: Any)
         offsets[cell + 1] = at
 
 
-@cache
-def _up_to(size: int) -> Any:
-    return np.arange(1, size + 1, dtype=np.uint64)
-
-
-def _one_each(size: int) -> Any:
-    """Cumulative counts of so many single arrivals."""
-    return _up_to(1 << max(0, size - 1).bit_length())[:size] if size <= 2**16 else np.arange(1, size + 1, dtype=np.uint64)
-
-
 class Wave(PositionalArray):
     """An array of deterministic waves: any suffix of the window to within ``eps``, with certain bounds.
 
@@ -258,7 +253,7 @@ class Wave(PositionalArray):
     """
 
     family = "wave"
-    arrays = ("n", "first", "rings")
+    arrays = ("n", "first", "base", "rings")
 
     def __init__(self, cells: int, span: int, eps: float) -> None:
         super().__init__(cells, span, eps)
@@ -282,7 +277,7 @@ class Wave(PositionalArray):
 
     def extend(self, stamps: Stamps, counts: Counts | None = None) -> None:
         if stamps.size:
-            ends = _one_each(stamps.size) if counts is None else np.cumsum(counts).astype(np.uint64)
+            ends = np.empty(0, np.uint64) if counts is None else np.cumsum(counts).astype(np.uint64)
             while not _append(0, stamps, ends, self._state, np.uint32(self.span)):
                 self._grow()
 
@@ -316,10 +311,12 @@ class Wave(PositionalArray):
         return Walk(positions[: offsets[-1]], places[: offsets[-1]], offsets)
 
     def _fill(self, stamps: Stamps, ends: Any, offsets: Counts) -> None:
-        live = int(ends[offsets[1:][np.diff(offsets) > 0] - 1].max(initial=0))
+        sizes = np.where(np.diff(offsets) > 0, ends[offsets[1:] - 1], 0) if ends.size else np.zeros(self.cells, np.uint64)
+        live = int(sizes.max())
         capacity = min(self.capacity, 1 << max(0, live - 1).bit_length())
         levels = 1 if capacity < self.capacity else plan.levels(max(live, capacity), capacity)
         self.rings = np.zeros((levels, self.cells, capacity), np.uint32)
+        self._stagger(sizes, 1 << levels)
         _append_all(stamps, ends, offsets, self._state, np.uint32(self.span))
 
     def _write_shape(self, out: Writer) -> None:

@@ -8,7 +8,7 @@ from lately.core.codec import Reader, storable
 from lately.core.durations import Duration, arrivals
 from lately.core.estimate import Estimate
 from lately.core.keys import HashedKeys, Keys
-from lately.core.plan import SAMPLES, Counter, check_probability
+from lately.core.plan import SAMPLES, Counter, check_probability, check_samples
 from lately.counters.base import CounterArray, Counts, Stamps
 from lately.counters.families import counter_array, starting_bytes
 from lately.counters.windowed import Shape, Windowed, read_shape, window_and_lateness
@@ -45,6 +45,7 @@ class WindowCounter(Windowed[Shape]):
     ) -> None:
         check_probability("eps", eps)
         check_probability("delta", delta)
+        check_samples(samples)
         shape = Shape(*window_and_lateness(window, tick, lateness), eps, delta, counter, merge_height, samples)
         self._begin(shape, [_array(shape, salt)])
 
@@ -61,8 +62,8 @@ class WindowCounter(Windowed[Shape]):
         if self._window.kind == "arrivals":
             size = 1 if counts is None else np.size(counts)
         else:
-            times = times if np.ndim(times) == 0 or hasattr(times, "__array__") or hasattr(times, "to_arrow") else list(times)
-            size = len(times) if np.ndim(times) else 1
+            column = hasattr(times, "__len__") and not isinstance(times, str)
+            size = len(times) if column and getattr(times, "ndim", None) != 0 else 1
         self._take(HashedKeys(np.zeros(size, np.uint64)), times, counts)
 
     def count(self, *, last: Duration | None = None, between: tuple[Any, Any] | None = None) -> Estimate:

@@ -11,7 +11,7 @@ in four billion ticks. Subclasses say how to count a block (``_count``) into the
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Generic, Literal, NamedTuple, Self, TypeVar
 
@@ -28,6 +28,9 @@ from lately.core.plan import Counter, premerge_error
 from lately.core.times import check_tick, is_instant, tick_of, ticks_of
 from lately.counters.base import MAX_COUNT, MAX_STAMP, Bounds, CounterArray, Counts, Stamps
 from lately.counters.families import NAMES
+
+#: Bounds widen with every level; far before this they say nothing.
+MAX_HEIGHT = 255
 
 #: Arrivals are counted in blocks of this many: large enough to forget the calls, small enough to stay in the cache.
 BLOCK = 16_384
@@ -107,7 +110,7 @@ class Windowed(ABC, Generic[S]):
 
     def _begin(self, shape: S, counters: Sequence[CounterArray]) -> Self:
         """Start empty, with these counter arrays."""
-        tell_if_cold(_is_sorted)
+        tell_if_cold()
         self._shape, self._counters = shape, tuple(counters)
         self._window, self._lateness = shape.window, shape.lateness
         self._now: int | None = None
@@ -194,7 +197,7 @@ class Windowed(ABC, Generic[S]):
         if floor is not None:
             on_time = order[ticks[order] >= floor]
             missed = size - on_time.size if checked is None else arrived - int(checked[on_time].sum())
-            self._late += missed
+            self._late = min(self._late + missed, MAX_COUNT)
             arrived -= missed
             order = on_time
         if not order.size:
@@ -330,6 +333,10 @@ class Windowed(ABC, Generic[S]):
                 "sketch (ECM-15, section 5.1); use a window of time, such as window='1h'"
             )
         self._must_agree(others)
+        if sum(one._taken for one in everyone) > MAX_COUNT:
+            raise MergeError(f"{sum(one._taken for one in everyone):,} arrivals in all, more than 2**62; scale the counts down")
+        if max(array.height for one in everyone for array in one._counters) >= MAX_HEIGHT:
+            raise MergeError(f"more than {MAX_HEIGHT} levels of merging; merge many sketches in one call, lt.merge([...])")
         times = [one._now for one in everyone if one._now is not None]
         if not times:
             return self._twin([a.copy() for a in self._counters])
@@ -345,7 +352,7 @@ class Windowed(ABC, Generic[S]):
         result = self._twin(arrays)
         result._now, result._origin = now, origin
         result._taken = sum(one._taken for one in everyone)
-        result._late = sum(one._late for one in everyone)
+        result._late = min(sum(one._late for one in everyone), MAX_COUNT)
         result._hold([one._held for one in started])
         return result
 
@@ -404,14 +411,17 @@ class Windowed(ABC, Generic[S]):
         self._now = now if started else None
         self._origin = self._origin_for(now) if started else 0
         self._taken = source.within(source.u64(), 0, MAX_COUNT)
-        self._late = source.u64()
-        ticks = source.integers(-self._lateness, 0) + now
+        self._late = source.within(source.u64(), 0, MAX_COUNT)
+        ticks = source.integers(1 - self._lateness, 0) + now
         hashes, counts = source.u64s(), source.integers(0, MAX_COUNT)
         source.check(ticks.size == hashes.size == counts.size, "columns of different lengths")
         source.check(bool((np.diff(ticks) >= 0).all()) and (started == 1 or not ticks.size), "entries are out of order")
+        source.check(started == 1 or self._taken == 0, "arrivals before time began")
+        source.check(float(counts.sum(dtype=np.float64)) <= 1.000001 * self._taken, "more arrivals held back than taken")
         self._held = Held(ticks, hashes, counts)
+        stamp = now - self._origin if started else 1
         for array in self._counters:
-            array.read(source, now - self._origin if started else 1)
+            array.read(source, stamp, stamp - self._lateness if started else 1, self._taken)
 
     @classmethod
     @abstractmethod
@@ -447,7 +457,7 @@ def read_shape(source: Reader) -> Shape:
     return Shape(Window(kind, ticks, unit), lateness, eps, delta, counter, source.u8(), source.within(source.u8(), 1, 255))
 
 
-def merge(things: Sequence[Any]) -> Any:
+def merge(things: Iterable[Any]) -> Any:
     """Merge any number of sketches or counters of one kind into a new one; the inputs stay as they are.
 
     The result answers for the union of the streams, in time order, and its bounds are widened for what merging costs.
@@ -459,7 +469,7 @@ def merge(things: Sequence[Any]) -> Any:
     >>> lt.merge(sites).count(last="1h")
     Estimate(15, 15..16, 100%)
     """
-    things = list(things)
+    things = list(things) if isinstance(things, Iterable) else [things]
     if not things:
         raise MergeError("nothing to merge; give at least one sketch")
     if not hasattr(things[0], "_merge"):

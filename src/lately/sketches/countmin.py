@@ -17,7 +17,8 @@ from lately.core.columns import arrival_counts
 from lately.core.errors import InputError, MergeError
 from lately.core.estimate import Estimate, Estimates
 from lately.core.jit import kernel
-from lately.core.keys import SEED, Hashes, all_hashes, key_column
+from lately.core.keys import SEED, Hashes, all_hashes, key_column, one_key
+from lately.core.plan import check_word
 from lately.counters.base import MAX_COUNT
 from lately.counters.windowed import BLOCK
 from lately.sketches.hashing import DEFAULT_SEED, cell_of, coefficients, row_cells
@@ -78,7 +79,7 @@ class CountMin:
         plan.check_probability("eps", eps)
         plan.check_probability("delta", delta)
         width, depth = plan.count_min_size(eps, delta)
-        self._begin(width, depth, delta, int(seed), 0.0, np.zeros(width * depth, np.int64))
+        self._begin(width, depth, delta, check_word("seed", seed), 0.0, np.zeros(width * depth, np.int64))
 
     def _begin(self, width: int, depth: int, delta: float, seed: int, error: float, table: Table) -> Self:
         self.width, self.depth, self.delta, self.seed = width, depth, delta, seed
@@ -114,8 +115,9 @@ class CountMin:
             raise InputError("an empty column; skip the call")
         checked = arrival_counts(counts, len(column))
         arrived = len(column) if checked is None else int(checked.sum())
-        if self.total + arrived > MAX_COUNT:
-            raise InputError(f"{self.total + arrived:,} arrivals in all, more than 2**62; scale the counts down")
+        heaviest = int(self.table.sum(axis=1).max())  # the rows of an extracted sketch need not agree
+        if heaviest + arrived > MAX_COUNT:
+            raise InputError(f"{heaviest + arrived:,} arrivals in all, more than 2**62; scale the counts down")
         hashes, cells = np.empty(BLOCK, np.uint64), np.empty(BLOCK, np.uint32)
         for start in range(0, len(column), BLOCK):
             size = min(BLOCK, len(column) - start)
@@ -140,7 +142,7 @@ class CountMin:
 
     def count(self, key: Any) -> Estimate:
         """How often a key was seen."""
-        return self.counts([key] if isinstance(key, tuple) else key)[0]
+        return self.counts(one_key(key))[0]
 
     def self_join(self) -> Estimate:
         """The second moment: the sum of the squares of all frequencies."""
@@ -157,7 +159,9 @@ class CountMin:
         return Estimate(value, min(low, value), value / ((1 - self.error) * (1 - other.error)), 1 - self.delta)
 
     def _high(self, value: Any) -> Any:
-        return np.floor(value / (1 - self.error) * (1 + 1e-12)).astype(np.int64) if self.error else np.asarray(value)
+        if not self.error:
+            return np.asarray(value)
+        return np.floor(np.minimum(value / (1 - self.error) * (1 + 1e-12), MAX_COUNT)).astype(np.int64)
 
     def _must_agree(self, other: Any) -> None:
         if type(other) is not CountMin:
@@ -170,6 +174,8 @@ class CountMin:
     def _merge(self, others: Sequence[Self]) -> Self:
         for other in others:
             self._must_agree(other)
+        if sum(int(sketch.table.sum(axis=1).max()) for sketch in (self, *others)) > MAX_COUNT:
+            raise MergeError("more than 2**62 arrivals in all; scale the counts down")
         table = np.sum([self._table, *(o._table for o in others)], axis=0)
         error = max(self.error, *(o.error for o in others)) if others else self.error
         return self._of(self.width, self.depth, self.delta, self.seed, error, table)
@@ -200,11 +206,12 @@ class CountMin:
     def _read(cls, source: Reader) -> Self:
         width, depth = source.within(source.u64(), 1, 2**31), source.within(source.u8(), 1, 64)
         delta, seed, error = source.fraction(), source.u64(), source.f64()
-        source.check(0 <= error < 1, "an error that is none")
+        source.check(0 <= error <= 0.999, "an error that is none")
         table = source.integers(0, MAX_COUNT)
         source.check(table.size == width * depth, "cells are missing")
-        sums = table.reshape(depth, width).astype(np.float64).sum(axis=1)
+        sums = table.reshape(depth, width).sum(axis=1, dtype=np.float64)
         source.check(float(sums.max()) <= MAX_COUNT, "more arrivals than can be")
+        source.check(error > 0 or float(sums.min()) >= 0.999999 * float(sums.max()), "rows that do not agree")
         return cls._of(width, depth, delta, seed, error, table)
 
     def __repr__(self) -> str:

@@ -20,8 +20,8 @@ from lately.core.codec import Reader, Writer, storable
 from lately.core.durations import Duration, arrivals
 from lately.core.errors import MergeError, ParameterError, QueryError
 from lately.core.estimate import Estimate, Estimates
-from lately.core.keys import SEED, Keys, all_hashes, key_column
-from lately.core.plan import SAMPLES, Counter, Query
+from lately.core.keys import SEED, Keys, all_hashes, key_column, one_key
+from lately.core.plan import SAMPLES, Counter, Query, check_samples, check_word
 from lately.counters.base import Bounds, CounterArray, Counts, Stamps
 from lately.counters.families import counter_array, starting_bytes
 from lately.counters.windowed import BLOCK, Shape, Windowed, read_shape, window_and_lateness
@@ -82,8 +82,16 @@ class EcmSketch(Windowed[EcmShape]):
     ) -> None:
         plan.split(eps, query)
         plan.deltas(delta, counter)
+        check_samples(samples)
         shape = EcmShape(
-            *window_and_lateness(window, tick, lateness), eps, delta, counter, merge_height, samples, query, int(seed)
+            *window_and_lateness(window, tick, lateness),
+            eps,
+            delta,
+            counter,
+            merge_height,
+            samples,
+            query,
+            check_word("seed", seed),
         )
         if math.prod(shape.size) > _MOST_CELLS:
             raise ParameterError(f"eps={eps!r}, delta={delta!r} need {math.prod(shape.size):,} cells; give a larger eps")
@@ -164,7 +172,7 @@ class EcmSketch(Windowed[EcmShape]):
 
         ``high`` is certain (except with randomized waves), ``low`` holds with probability 1 - delta.
         """
-        return self.counts([key] if isinstance(key, tuple) else key, last=last, between=between)[0]
+        return self.counts(one_key(key), last=last, between=between)[0]
 
     def counts(self, keys: Any, *, last: Duration | None = None, between: tuple[Any, Any] | None = None) -> Estimates:
         """How often each of many keys was seen: ``.value``, ``.low`` and ``.high`` are arrays.

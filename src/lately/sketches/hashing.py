@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lately.core.errors import ParameterError
 from lately.core.jit import helper, kernel
 from lately.core.keys import Hashes
 
@@ -39,10 +38,8 @@ def row_cells(keys: Hashes, row: Any, coefficients: Any, width: Any, out: Any) -
 
 def coefficients(seed: int, depth: int) -> NDArray[np.uint64]:
     """Three random words for each row, drawn from the seed."""
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**64:
-        raise ParameterError(f"seed={seed!r}: give an integer from 0 to 2**64 - 1, the same for all sketches to be merged")
     words: list[int] = []
-    state = int(seed)
+    state = seed
     for _ in range(3 * depth):  # splitmix64
         state = (state + 0x9E3779B97F4A7C15) % 2**64
         word = (state ^ (state >> 30)) * 0xBF58476D1CE4E5B9 % 2**64

@@ -1,0 +1,24 @@
+"""Settings of all tests. Soak tests (``make soak``, LATELY_SOAK=1) run only when asked for."""
+
+import os
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+SOAK = os.environ.get("LATELY_SOAK", "") not in ("", "0")
+
+# No deadline: the first example may compile a kernel.
+EXAMPLES = int(os.environ.get("LATELY_EXAMPLES", "60"))
+settings.register_profile("quick", deadline=None, max_examples=EXAMPLES, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("soak", parent=settings.get_profile("quick"), max_examples=2_000)
+settings.load_profile("soak" if SOAK else "quick")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave the slow tests out, without calling them skipped."""
+    if SOAK:
+        return
+    slow = [item for item in items if item.get_closest_marker("slow")]
+    if slow:
+        config.hook.pytest_deselected(items=slow)
+        items[:] = [item for item in items if not item.get_closest_marker("slow")]

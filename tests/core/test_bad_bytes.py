@@ -1,0 +1,351 @@
+"""Damaged, foreign and forged bytes: ``from_bytes`` answers with ``FormatError`` or with something that works.
+
+A checksum catches accidents, so the second half of this file forges it: payloads are mutated and sealed again, and what is
+read must either be refused or behave. ``make soak`` runs the same over millions of forgeries (LATELY_FORGERIES) in processes
+whose memory is limited.
+"""
+
+import contextlib
+import functools
+import multiprocessing
+import os
+import random
+import resource
+import struct
+import tracemalloc
+import warnings
+import zlib
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import lately as lt
+from lately.core import codec
+
+COUNTERS = ("wave", "exphist", "randwave", "exact")
+LIMIT = 2**24
+
+
+def sealed(payload, family, version=1, flags=0, magic=b"LTLY"):
+    """A payload under a header as docs/format.md has it, with the checksum that belongs there."""
+    head = struct.pack("<4sBBHI", magic, version, family, flags, len(payload))
+    return head + struct.pack("<I", zlib.crc32(head + payload)) + payload
+
+
+@functools.cache
+def specimens():
+    """Blobs of every class that can be stored, of every family, in every state that is stored differently."""
+    made = {}
+    rng = np.random.default_rng(7)
+    for counter in COUNTERS:
+        loose = 0.5 if counter == "randwave" else 0.2
+        one = {"counter": counter, "eps": loose, "delta": 0.4, "samples": 2, "salt": 5}
+        many = one | {"eps": 0.7 if counter == "randwave" else 0.5}
+        for name, build, add in (
+            ("counter", lambda **o: lt.WindowCounter(**o), lambda s, k, t, c: s.add(t, c)),
+            ("sketch", lambda **o: lt.EcmSketch(**o), lambda s, k, t, c: s.update(k, t, c)),
+        ):
+            options = one if name == "counter" else many
+            keys = rng.integers(0, 9, 300)
+            times = np.sort(rng.integers(1000, 1400, 300))
+            small, full, other = (build(window=100, **options) for _ in range(3))
+            add(small, keys[:3], times[:3], None)
+            add(full, keys, times, None)
+            add(full, keys[:2], [1400, 1405], [70_000, 3])
+            add(other, keys, times + 20, None)
+            held = build(window="1m", lateness="20s", **options)
+            add(held, keys[:50], np.linspace(0, 60, 50).astype(int), None)
+            last = build(window=lt.arrivals(60), **options)
+            add(last, keys, None, rng.integers(1, 4, 300))
+            made |= {
+                f"{name}-{counter}-empty": build(window=100, **options),
+                f"{name}-{counter}-small": small,
+                f"{name}-{counter}-full": full,
+                f"{name}-{counter}-merged": lt.merge([small, full, other]),
+                f"{name}-{counter}-held": held,
+                f"{name}-{counter}-arrivals": last,
+            }
+            if name == "sketch":
+                made[f"extract-{counter}"] = full.extract(last=50)
+    plain = lt.CountMin(eps=0.5, delta=0.2)
+    made["countmin-empty"] = plain.copy()
+    plain.update(rng.integers(0, 9, 300))
+    made |= {"countmin-full": plain, "countmin-merged": plain | plain}
+    return {name: thing.to_bytes() for name, thing in made.items()}
+
+
+# -- accidents ---------------------------------------------------------------------------------------------------------
+
+
+def test_every_class_that_can_be_stored_has_specimens():
+    assert {blob[5] for blob in specimens().values()} == set(codec.families())
+    assert all(lt.from_bytes(blob).to_bytes() == blob for blob in specimens().values())
+
+
+def test_every_truncation_is_refused():
+    for name, blob in specimens().items():
+        for size in range(len(blob)):
+            refused(blob[:size], f"{name} cut to {size} bytes")
+
+
+def test_every_flipped_bit_is_refused():
+    for name, blob in specimens().items():
+        for at in range(8 * len(blob)):
+            damaged = bytearray(blob)
+            damaged[at // 8] ^= 1 << at % 8
+            refused(damaged, f"{name} with bit {at} flipped")
+
+
+def test_every_replaced_byte_is_refused():
+    for name, blob in specimens().items():
+        for at in range(len(blob)):
+            refused(blob[:at] + bytes([blob[at] ^ 0xFF]) + blob[at + 1 :], f"{name} with byte {at} inverted")
+
+
+def test_padding_is_refused():
+    for name, blob in specimens().items():
+        refused(blob + b"\0", f"{name} with a byte too many")
+        refused(b"\0" + blob, f"{name} with a byte before it")
+        refused(blob + blob, f"{name} twice")
+
+
+@given(st.binary(max_size=200))
+def test_foreign_bytes_are_refused(data):
+    refused(data, "foreign bytes")
+    refused(b"LTLY" + data, "foreign bytes after our magic")
+
+
+@pytest.mark.parametrize("family", [0, 4, 255])
+def test_unknown_families_are_refused_by_number(family):
+    with pytest.raises(lt.FormatError, match=f"family {family}"):
+        lt.from_bytes(sealed(b"", family))
+
+
+def test_other_versions_flags_and_magic_are_refused_with_what_to_do():
+    payload = specimens()["counter-wave-full"][16:]
+    assert lt.from_bytes(sealed(payload, 1)).to_bytes()[16:] == payload
+    for version in (0, 2, 255):
+        with pytest.raises(lt.FormatError, match=f"version {version}.*upgrade"):
+            lt.from_bytes(sealed(payload, 1, version=version))
+    with pytest.raises(lt.FormatError, match=r"flags 1.*upgrade"):
+        lt.from_bytes(sealed(payload, 1, flags=1))
+    with pytest.raises(lt.FormatError, match="PAR1"):
+        lt.from_bytes(sealed(payload, 1, magic=b"PAR1"))
+
+
+@pytest.mark.parametrize("thing", [None, 3, "LTLY", ["LTLY"], np.zeros((4, 4), np.uint8)[:, ::2]], ids=repr)
+def test_what_is_not_bytes_is_refused(thing):
+    with pytest.raises(lt.FormatError, match=type(thing).__name__):
+        lt.from_bytes(thing)
+
+
+@pytest.mark.parametrize("wrap", [bytes, bytearray, memoryview, lambda b: np.frombuffer(b, np.uint8)])
+def test_any_buffer_is_read(wrap):
+    blob = specimens()["sketch-wave-full"]
+    assert lt.from_bytes(wrap(blob)).to_bytes() == blob
+
+
+def test_a_payload_under_the_wrong_family_is_refused():
+    blobs = specimens()
+    for name in ("counter-wave-full", "sketch-wave-full", "countmin-full"):
+        for family in {1, 2, 3} - {blobs[name][5]}:
+            refused(sealed(blobs[name][16:], family), f"{name} as family {family}")
+
+
+def refused(data, what):
+    try:
+        lt.from_bytes(data)
+    except lt.FormatError:
+        return
+    raise AssertionError(f"{what} was read: {bytes(data).hex()}")
+
+
+# -- forgeries ---------------------------------------------------------------------------------------------------------
+
+_WHOLE = (
+    0,
+    1,
+    2,
+    127,
+    128,
+    255,
+    2**16,
+    2**30,
+    2**31,
+    2**32 - 1,
+    2**32,
+    2**53,
+    2**61,
+    2**62,
+    2**62 + 1,
+    2**63 - 1,
+    2**63,
+    2**64 - 1,
+)
+_REAL = (0.0, -0.0, 1.0, -1.0, 1e-9, 1e-6, 0.001, 0.5, 1 - 2**-53, 5e-324, 1e308, float("inf"), float("-inf"), float("nan"))
+_EXTREMES = [struct.pack("<Q", x) for x in _WHOLE] + [struct.pack("<d", x) for x in _REAL]
+
+
+def forged(rng, blobs):
+    """A blob with one to three things changed in its payload, and a checksum that matches again."""
+    blob = rng.choice(blobs)
+    payload, family = bytearray(blob[16:]), blob[5]
+    for _ in range(rng.choice((1, 1, 1, 2, 3))):
+        # The fields of the shape come first and are few: half of the changes go there.
+        at = rng.randrange(min(len(payload), 90) if rng.random() < 0.5 else len(payload)) if payload else 0
+        kind = rng.randrange(9)
+        if kind == 0 and payload:
+            payload[at] ^= 1 << rng.randrange(8)
+        elif kind == 1 and payload:
+            payload[at] = rng.randrange(256)
+        elif kind == 2 and payload:
+            payload[at] = rng.choice((0, 1, 127, 128, 254, 255))
+        elif kind in (3, 4):
+            payload[at : at + 8] = rng.choice(_EXTREMES)
+        elif kind == 5:
+            payload[at:at] = rng.randbytes(rng.choice((1, 1, 2, 8, 30)))
+        elif kind == 6:
+            del payload[at : at + rng.choice((1, 1, 2, 8, 30))]
+        elif kind == 7:
+            payload[at:at] = payload[at : at + rng.choice((1, 8, 50))]
+        else:
+            other = rng.choice(blobs)[16:]
+            payload[at:] = other[min(at, len(other)) if rng.random() < 0.7 else rng.randrange(len(other)) :]
+    if rng.random() < 0.02:
+        family = rng.randrange(5)
+    return sealed(bytes(payload), family)
+
+
+def behaves(data, use=True):
+    """Whether a blob was read (else it was refused); whatever was read must work like anything that lately built."""
+    thing = None
+    try:
+        thing = lt.from_bytes(data, limit=LIMIT)
+        if use:
+            _use(thing)
+    except Exception as error:
+        if thing is None and isinstance(error, lt.FormatError):
+            return False
+        raise AssertionError(f"{type(error).__name__}: {error}; from {data.hex()}") from error
+    return True
+
+
+def _use(thing):
+    again = lt.from_bytes(thing.to_bytes(), limit=2**40)
+    assert again.to_bytes() == thing.to_bytes(), "reading changes it"
+    _ask(thing)
+    _add(thing, None)
+    _add(thing, 3_000)
+    _ask(thing)
+    if getattr(thing, "window", None) is None or thing.window.kind != "arrivals":
+        try:
+            merged = lt.merge([thing, thing])
+        except lt.MergeError:  # a forged sketch may claim to be as full, or as often merged, as one can be
+            pass
+        else:
+            _ask(merged)
+            assert lt.from_bytes(merged.to_bytes(), limit=2**40).to_bytes() == merged.to_bytes()
+    if isinstance(thing, lt.CountMin) or thing.to_bytes()[57] != COUNTERS.index("randwave"):
+        _add(thing, 2**60)
+        _ask(thing)
+
+
+def _add(thing, count):
+    before = thing.to_bytes()
+    try:
+        if isinstance(thing, lt.CountMin):
+            thing.update([1, "a", b"c"], None if count is None else [1, 0, count])
+        elif thing.window.kind == "arrivals":
+            thing.add(counts=count) if isinstance(thing, lt.WindowCounter) else thing.update([1], counts=count)
+        else:
+            now = thing.now or 0
+            times = [tick * thing.window.unit for tick in (now, now - thing.window.ticks - 1, now + 1)]  # the second is late
+            if thing.window.kind == "time":
+                if max(map(abs, times)) >= 2**63:
+                    return  # datetime64 does not reach that far
+                times = np.array(times, "datetime64[ns]")
+            thing.add(times, count) if isinstance(thing, lt.WindowCounter) else thing.update([1, 2, "a"], times, count)
+    except lt.InputError:
+        assert thing.to_bytes() == before, "refused, and yet changed"
+
+
+def _ask(thing):
+    if isinstance(thing, lt.WindowCounter):
+        answers = [thing.count(), thing.count(last=thing.window.unit if thing.window.kind == "integer" else _shortest(thing))]
+    elif isinstance(thing, lt.EcmSketch):
+        answers = [thing.count(1), thing.count("a", last=_shortest(thing)), thing.total()]
+        if thing.counter != "randwave":
+            thing.self_join()
+    else:
+        answers = [thing.count(1), thing.count("a")]
+        assert thing.total >= 0
+        thing.self_join()
+    for answer in answers:
+        assert 0 <= answer.low <= answer.value <= answer.high, f"the answer {answer}"
+    assert thing.nbytes >= 0
+    assert repr(thing)
+
+
+def _shortest(thing):
+    return {"time": f"{thing.window.unit}ns", "integer": thing.window.unit, "arrivals": 1}[thing.window.kind]
+
+
+def test_forgeries_are_refused_or_behave():
+    read = forgeries(seed=1, number=6_000)
+    assert 100 < read < 3_000, "mutations should reach past the first checks, and should not be harmless either"
+
+
+def forgeries(seed, number, use=1.0):
+    """How many of so many forgeries were read; this share of them is also used, which takes longer than reading."""
+    rng, blobs = random.Random(seed), list(specimens().values())
+    return sum(behaves(forged(rng, blobs), use=rng.random() < use) for _ in range(number))
+
+
+def test_reading_takes_no_more_memory_than_a_few_times_the_limit():
+    rng, blobs = random.Random(2), list(specimens().values())
+    limit = 2**20
+    tracemalloc.start()
+    try:
+        for _ in range(1_500):
+            data = forged(rng, blobs)
+            tracemalloc.reset_peak()
+            before, _ = tracemalloc.get_traced_memory()
+            with contextlib.suppress(lt.FormatError):
+                lt.from_bytes(data, limit=limit)
+            peak = tracemalloc.get_traced_memory()[1] - before
+            assert peak <= 8 * limit, f"{peak:,} bytes to read {data.hex()}"
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_small_blob_cannot_ask_for_a_large_sketch():
+    blob = bytearray(lt.EcmSketch(window=100, eps=0.01, delta=0.01, counter="exphist").to_bytes()[16:])
+    blob[25:33] = struct.pack("<d", 1e-6)
+    with pytest.raises(lt.FormatError, match=r"more than 268,435,456.*limit="):
+        lt.from_bytes(sealed(bytes(blob), 2))
+
+
+def test_the_limit_is_the_callers():
+    blob = specimens()["sketch-wave-full"]
+    with pytest.raises(lt.FormatError, match="limit="):
+        lt.from_bytes(blob, limit=1000)
+    assert lt.from_bytes(blob, limit=100_000).to_bytes() == blob
+
+
+@pytest.mark.slow
+def test_millions_of_forgeries_are_refused_or_behave():
+    number = int(os.environ.get("LATELY_FORGERIES", "10_000_000"))
+    part = min(20_000, number)
+    specimens()  # compile before there are many of us
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(os.cpu_count(), _limited, maxtasksperchild=20) as pool:
+        parts = ((seed, part, 0.1) for seed in range(100, 100 + number // part))
+        read = sum(pool.starmap(forgeries, parts, chunksize=1))
+    assert 0.01 * number < read < 0.5 * number
+
+
+def _limited():
+    warnings.simplefilter("error")
+    resource.setrlimit(resource.RLIMIT_AS, (2**32, 2**32))

@@ -1,0 +1,210 @@
+"""Fields and packed columns, and the frame around them. What damaged bytes do is in test_bad_bytes.py."""
+
+import copy
+import pickle
+import struct
+import zlib
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import lately as lt
+from lately.core import codec
+from lately.core.codec import Reader, Writer
+
+LOW, HIGH = -(2**63), 2**63 - 1
+int64s, uint64s = st.integers(LOW, HIGH), st.integers(0, 2**64 - 1)
+
+
+def packed(values):
+    out = Writer()
+    out.integers(np.array(values, np.int64))
+    return out.bytes()
+
+
+def reader(data, limit=2**20):
+    return Reader(memoryview(data), limit)
+
+
+# -- fields ------------------------------------------------------------------------------------------------------------
+
+
+@given(
+    st.integers(0, 255), int64s, st.integers(0, 2**64 - 1), st.floats(), st.lists(st.integers(0, 2**64 - 1)), st.lists(int64s)
+)
+def test_every_field_comes_back(a, b, c, d, words, numbers):
+    out = Writer()
+    out.u8(a)
+    out.i64(b)
+    out.u64(c)
+    out.f64(d)
+    out.u64s(np.array(words, np.uint64))
+    out.integers(np.array(numbers, np.int64))
+    source = reader(out.bytes())
+    assert (source.u8(), source.i64(), source.u64()) == (a, b, c)
+    assert struct.pack("<d", source.f64()) == struct.pack("<d", d)
+    assert source.u64s().tolist() == words
+    assert source.integers(LOW, HIGH).tolist() == numbers
+    source.finish()
+
+
+def test_fields_are_little_endian():
+    out = Writer()
+    out.u8(1)
+    out.u64(2)
+    out.i64(-2)
+    out.f64(1.0)
+    out.u64s(np.array([3], np.uint64))
+    assert out.bytes().hex(" ", 1) == (
+        "01 02 00 00 00 00 00 00 00 fe ff ff ff ff ff ff ff 00 00 00 00 00 00 f0 3f"
+        " 01 00 00 00 00 00 00 00 03 00 00 00 00 00 00 00"
+    )
+
+
+def test_the_worked_example_of_the_format():
+    # 3, 5, 5, 4, 300: steps +3 +2 0 -1 +296, zigzag 6 4 0 1 592, and 592 = 0b100_1010000 needs two bytes
+    assert packed([3, 5, 5, 4, 300]).hex(" ", 1) == "05 00 00 00 00 00 00 00 06 04 00 01 d0 04"
+
+
+@given(st.lists(int64s, max_size=40))
+def test_packing_is_zigzag_steps_in_base_128(values):
+    expected, before = bytearray(), 0
+    for value in values:
+        step = (value - before + 2**63) % 2**64 - 2**63
+        word = 2 * step if step >= 0 else -2 * step - 1
+        before = value
+        while word >= 128:
+            expected.append(word % 128 + 128)
+            word //= 128
+        expected.append(word)
+    assert packed(values) == struct.pack("<Q", len(values)) + expected
+
+
+def test_any_array_can_be_packed():
+    for array in (
+        np.arange(6, dtype=np.uint8),
+        np.arange(6).reshape(2, 3),
+        np.arange(12)[::2] // 2,
+        np.arange(6, dtype=np.uint64),
+    ):
+        out = Writer()
+        out.integers(array)
+        assert reader(out.bytes()).integers(0, 5).tolist() == [0, 1, 2, 3, 4, 5]
+
+
+def test_sorted_ages_cost_about_a_byte_each():
+    ages = np.cumsum(np.random.default_rng(1).integers(0, 64, 10_000))
+    assert len(packed(ages)) == 8 + 10_000
+
+
+# -- refusals ----------------------------------------------------------------------------------------------------------
+
+
+@given(st.lists(int64s, min_size=1, max_size=20), st.data())
+def test_a_cut_column_is_refused(values, data):
+    whole = packed(values)
+    with pytest.raises(lt.FormatError, match=r"cut short|past the end|middle of a field"):
+        reader(whole[: data.draw(st.integers(0, len(whole) - 1))]).integers(LOW, HIGH)
+
+
+@pytest.mark.parametrize("size", [1, 2**31, 2**62, 2**63, 2**64 - 1])
+def test_a_length_that_the_input_does_not_hold_is_refused_before_it_is_believed(size):
+    for read in (lambda s: s.integers(LOW, HIGH), lambda s: s.u64s()):
+        with pytest.raises(lt.FormatError, match="past the end"):
+            read(reader(struct.pack("<Q", size)))
+
+
+def test_a_word_longer_than_ten_bytes_is_refused():
+    with pytest.raises(lt.FormatError, match="cut short"):
+        reader(struct.pack("<Q", 1) + b"\xff" * 10 + b"\x01").integers(LOW, HIGH)
+
+
+def test_values_outside_their_range_are_refused():
+    data = packed([0, 5, 10])
+    assert reader(data).integers(0, 10).tolist() == [0, 5, 10]
+    for low, high in ((1, 10), (0, 9), (11, 5)):
+        with pytest.raises(lt.FormatError, match=f"leaves {low}..{high}"):
+            reader(data).integers(low, high)
+
+
+@pytest.mark.parametrize("value", [0.0, -0.1, 1.0, 1e-10, float("nan"), float("inf"), float("-inf")])
+def test_fractions_lie_between_0_and_1(value):
+    with pytest.raises(lt.FormatError, match="fraction"):
+        reader(struct.pack("<d", value)).fraction()
+
+
+def test_checked_fields():
+    assert reader(b"\x02").choice(0, 2) == 2
+    assert reader(struct.pack("<d", 0.25)).fraction() == 0.25
+    assert reader(b"").within(5, 0, 5) == 5
+    with pytest.raises(lt.FormatError, match=r"2 where one of \(0, 1\)"):
+        reader(b"\x02").choice(0, 1)
+    with pytest.raises(lt.FormatError, match=r"6 where 0\.\.5"):
+        reader(b"").within(6, 0, 5)
+    with pytest.raises(lt.FormatError, match="1 bytes too many"):
+        reader(b"\x02").finish()
+    source = reader(b"\x02\x03")
+    source.u8()
+    with pytest.raises(lt.FormatError, match="offset 1"):
+        source.i64()
+
+
+def test_what_would_take_more_than_the_limit_is_refused_with_what_to_pass():
+    reader(b"", limit=100).fits(100)
+    with pytest.raises(lt.FormatError, match=r"101 bytes, more than 100.*limit=101"):
+        reader(b"", limit=100).fits(101)
+
+
+# -- the frame ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_header_is_as_documented():
+    counter = lt.WindowCounter(window=100, eps=0.1)
+    counter.add(7, 3)
+    blob = counter.to_bytes()
+    magic, version, family, flags, length, crc = struct.unpack_from("<4sBBHII", blob)
+    assert (magic, version, family, flags, length) == (b"LTLY", 1, 1, 0, len(blob) - 16)
+    assert crc == zlib.crc32(blob[:12] + blob[16:])
+
+
+def test_family_numbers_never_change():
+    assert codec.families() == {1: lt.WindowCounter, 2: lt.EcmSketch, 3: lt.CountMin}
+
+
+def things():
+    counter = lt.WindowCounter(window="1m", eps=0.1, lateness="5s")
+    counter.add([1, 2, 3, 2], [5, 5, 5, 5])
+    sketch = lt.EcmSketch(window=100, eps=0.2, delta=0.2, counter="exphist")
+    sketch.update(["a", "b", "a"], [1, 2, 3])
+    table = lt.CountMin(eps=0.1, delta=0.1, seed=7)
+    table.update(["a", "b", "a"])
+    return [counter, sketch, table, sketch.extract(last=1)]
+
+
+@pytest.mark.parametrize("thing", things(), ids=lambda thing: type(thing).__name__)
+def test_bytes_pickles_and_copies_are_the_same_thing(thing):
+    blob = thing.to_bytes()
+    for twin in (lt.from_bytes(blob), pickle.loads(pickle.dumps(thing)), copy.copy(thing), copy.deepcopy(thing), thing.copy()):
+        assert type(twin) is type(thing)
+        assert twin is not thing
+        assert twin.to_bytes() == blob
+
+
+def test_what_was_read_does_not_share_memory_with_the_bytes():
+    sketch = things()[1]
+    buffer = bytearray(sketch.to_bytes())
+    twin = lt.from_bytes(buffer)
+    buffer[:] = bytes(len(buffer))
+    assert twin.to_bytes() == sketch.to_bytes()
+    twin.update(["c"], [4])
+    assert twin.count("c").value >= 1
+    assert sketch.total().value == 3
+
+
+def test_a_pickle_may_be_of_any_size():
+    sketch = lt.CountMin(eps=0.5, delta=0.5)
+    limited = codec.from_trusted_bytes(sketch.to_bytes())
+    assert limited.to_bytes() == sketch.to_bytes()
+    assert sketch.__reduce__() == (codec.from_trusted_bytes, (sketch.to_bytes(),))

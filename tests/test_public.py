@@ -1,0 +1,38 @@
+"""Every public name is explained by an example that runs."""
+
+import doctest
+import inspect
+
+import pytest
+
+import lately as lt
+
+
+def test_the_public_names_are_sorted_and_exist():
+    assert list(lt.__all__) == sorted(lt.__all__)
+    assert all(hasattr(lt, name) for name in lt.__all__)
+
+
+def test_nothing_public_is_left_out():
+    ours = {n for n, v in vars(lt).items() if not n.startswith("_") and not inspect.ismodule(v)}
+    assert ours == set(lt.__all__)
+
+
+@pytest.mark.parametrize("name", lt.__all__)
+def test_every_public_name_has_an_example_that_runs(name):
+    thing = getattr(lt, name)
+    text = inspect.getdoc(thing)
+    assert text
+    # An error needs no example: it is what refused calls raise.
+    is_error = inspect.isclass(thing) and issubclass(thing, lt.LatelyError)
+    examples = doctest.DocTestParser().get_examples(text)
+    assert examples or is_error, f"{name} has no example"
+    assert all(example.source.strip() for example in examples)
+
+
+@pytest.mark.parametrize("name", [n for n in lt.__all__ if inspect.isclass(getattr(lt, n))])
+def test_every_public_method_is_explained(name):
+    thing = getattr(lt, name)
+    for method, value in vars(thing).items():
+        if not method.startswith("_") and (inspect.isfunction(value) or isinstance(value, property | classmethod)):
+            assert inspect.getdoc(getattr(thing, method)), f"{name}.{method} has no docstring"

@@ -1,0 +1,51 @@
+"""The kernels are plain Python underneath: the same proofs pass, on fewer examples, with the compiler off."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parent
+
+
+#: Tests that count luck over many seeds or need long streams: too slow without a compiler, and no new code runs in them.
+LONG = (
+    "no_more_often",
+    "sampled_alike",
+    "unbiased",
+    "outlive",
+    "as_planned",
+    "whatever_the_stream",
+    "window_slides",
+    "all_kinds",
+)
+
+
+@pytest.mark.parametrize(
+    ("folder", "without"),
+    [
+        ("counters", (*LONG, "loses_nothing and randwave", "batches and randwave")),
+        ("sketches", (*LONG, "within_the_plan")),
+        ("laws", (*LONG, "randwave", "commutes", "disjoint")),
+    ],
+)
+def test_everything_holds_with_the_jit_disabled(folder, without):
+    environment = os.environ | {"NUMBA_DISABLE_JIT": "1", "LATELY_EXAMPLES": "2"}
+    # NumPy warns where 64-bit arithmetic wraps round, which compiled code does silently and hashing relies on.
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-W",
+        "ignore::RuntimeWarning",
+        str(TESTS / folder),
+    ]
+    command += ["-k", " and ".join(f"not ({name})" for name in without)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=TESTS.parent, check=False)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-2000:]
+    assert "[100%]" in done.stdout
