@@ -357,6 +357,6 @@ class RandomizedWave(CounterArray):
             places = [row, capacity + step]
             self.rings[level].reshape(-1, capacity)[row, capacity + step] = now - ages
         source.check(bool((entries <= n).all()), "more entries than arrivals")
-        drawn = source.integers(levels - 1, 63)
+        drawn = source.integers(levels - 1, _MOST_LEVELS - 1)
         source.check(drawn.size == len(places[0]), "entries do not add up")
         self.drawn.reshape(-1, capacity)[places[0], places[1]] = drawn
