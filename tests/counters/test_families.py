@@ -50,6 +50,19 @@ def test_bounds_are_certain_and_eps_holds(family, stream, span, eps, pieces):
             assert_within(array.all_since(since), truth(stream, stamps, since), eps if family != "exact" else 0)
 
 
+@pytest.mark.parametrize("family", ["wave", "exphist"])
+@pytest.mark.parametrize("eps", [0.9, 0.5, 0.3, 0.15, 0.1, 0.05, 0.02, 0.01])
+def test_eps_holds_for_every_range_of_a_steady_stream(family, eps):
+    """No luck involved: every boundary that there is, at moments where n is round, odd, and one off."""
+    for n in (1, 63, 1024, 1025, 4095, 20_000):
+        array = counter_array(family, 1, 10**6, eps)
+        array.add(np.zeros(n, np.uint32), np.arange(2_000_001, 2_000_001 + n, dtype=np.uint32))
+        for exact in range(n + 1):
+            (low,), (value,), (high,) = array.all_since(2_000_001 + n - exact)
+            assert low <= exact <= high
+            assert abs(value - exact) <= eps * exact
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 @given(stream=streams(most=200), span=spans, eps=st.sampled_from([0.5, 0.3]), pieces=cuts)
 def test_state_does_not_depend_on_batches(family, stream, span, eps, pieces):

@@ -19,7 +19,8 @@ import numpy as np
 from lately.core import plan
 from lately.core.codec import Reader, Writer
 from lately.core.jit import helper, kernel
-from lately.counters.base import Bounds, Cells, Counts, PositionalArray, Stamps, Walk
+from lately.counters.base import Bounds, Cells, Counts, Stamps
+from lately.counters.positional import PositionalArray, Walk
 
 _ZERO, _ONE = np.uint64(0), np.uint64(1)
 _MOST_LEVELS = 64

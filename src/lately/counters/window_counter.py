@@ -11,7 +11,8 @@ from lately.core.keys import HashedKeys, Keys
 from lately.core.plan import SAMPLES, Counter, check_probability, check_samples
 from lately.counters.base import CounterArray, Counts, Stamps
 from lately.counters.families import counter_array, starting_bytes
-from lately.counters.windowed import Shape, Windowed, read_shape, window_and_lateness
+from lately.counters.shape import Shape, read_shape, window_and_lateness
+from lately.counters.windowed import Windowed
 
 
 @storable(1)
@@ -66,7 +67,7 @@ class WindowCounter(Windowed[Shape]):
             size = len(times) if column and getattr(times, "ndim", None) != 0 else 1
         self._take(HashedKeys(np.zeros(size, np.uint64)), times, counts)
 
-    def count(self, *, last: Duration | None = None, between: tuple[Any, Any] | None = None) -> Estimate:
+    def count(self, last: Duration | None = None, between: tuple[Any, Any] | None = None) -> Estimate:
         """How many arrivals the last so long had, or a range in the past; the whole window by default."""
         (array,) = self._counters
         low, value, high = self._bounds(array, np.zeros(1, np.uint32), self._held_since, self._range(last, between))

@@ -12,30 +12,27 @@ in four billion ticks. Subclasses say how to count a block (``_count``) into the
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Generic, Literal, NamedTuple, Self, TypeVar
+from dataclasses import fields
+from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
 
 from lately.core import codec
 from lately.core.codec import Reader, Writer
 from lately.core.columns import Ints, arrival_counts
-from lately.core.durations import MAX_WINDOW_TICKS, Duration, Window, arrivals
+from lately.core.durations import Duration, Window
 from lately.core.errors import InputError, MergeError, ParameterError, RangeError
 from lately.core.jit import kernel, tell_if_cold
 from lately.core.keys import HashedKeys, Hashes, Keys, all_hashes
-from lately.core.plan import Counter, premerge_error
 from lately.core.times import check_tick, is_instant, tick_of, ticks_of
 from lately.counters.base import MAX_COUNT, MAX_STAMP, Bounds, CounterArray, Counts, Stamps
-from lately.counters.families import NAMES
+from lately.counters.shape import Shape, write_shape
 
 #: Bounds widen with every level; far before this they say nothing.
 MAX_HEIGHT = 255
 
 #: Arrivals are counted in blocks of this many: large enough to forget the calls, small enough to stay in the cache.
 BLOCK = 16_384
-
-_KINDS: tuple[Literal["time", "integer", "arrivals"], ...] = ("time", "integer", "arrivals")
 
 
 class Held(NamedTuple):
@@ -65,37 +62,6 @@ def _is_sorted(values: Ints) -> bool:
 def _stamp(ticks: Ints, origin: Any, out: Stamps) -> None:
     for i in range(ticks.size):
         out[i] = np.uint32(ticks[i] - origin)
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """What a counter or sketch was asked for. Two can be merged when all of it agrees."""
-
-    window: Window
-    lateness: int
-    eps: float
-    delta: float
-    counter: Counter
-    merge_height: int
-    samples: int
-
-    @property
-    def eps_sw(self) -> float:
-        """The error that each counter is built with."""
-        return premerge_error(self.eps, self.merge_height)
-
-
-def window_and_lateness(window: Duration | arrivals, tick: Duration | None, lateness: Duration | None) -> tuple[Window, int]:
-    """Read the ``window=``, ``tick=`` and ``lateness=`` that a user gives."""
-    shape = Window.of(window, tick)
-    if lateness is None:
-        return shape, 0
-    if shape.kind == "arrivals":
-        raise ParameterError(f"lateness={lateness!r}: arrivals are counted as they come, none is late; leave it out")
-    ticks = shape.length(lateness)
-    if not 0 <= ticks <= shape.ticks:
-        raise ParameterError(f"lateness={lateness!r} is negative or longer than the window of {shape.text(shape.ticks)}")
-    return shape, ticks
 
 
 S = TypeVar("S", bound=Shape)
@@ -433,28 +399,7 @@ class Windowed(ABC, Generic[S]):
         self._write_state(out)
 
     def _write_shape(self, out: Writer) -> None:
-        shape = self._shape
-        out.u8(_KINDS.index(shape.window.kind))
-        out.u64(shape.window.ticks)
-        out.u64(shape.window.unit)
-        out.u64(shape.lateness)
-        out.f64(shape.eps)
-        out.f64(shape.delta)
-        out.u8(NAMES.index(shape.counter))
-        out.u8(shape.merge_height)
-        out.u8(shape.samples)
-
-
-def read_shape(source: Reader) -> Shape:
-    """The fields that every shape begins with, as ``Windowed._write_shape`` wrote them."""
-    kind = _KINDS[source.choice(0, 1, 2)]
-    ticks = source.within(source.u64(), 1, MAX_WINDOW_TICKS)
-    unit = source.within(source.u64(), 1, 2**63 - 1)
-    source.check(kind != "arrivals" or unit == 1, "arrivals with a unit")
-    lateness = source.within(source.u64(), 0, 0 if kind == "arrivals" else ticks)
-    eps, delta = source.fraction(), source.fraction()
-    counter = NAMES[source.choice(*range(len(NAMES)))]
-    return Shape(Window(kind, ticks, unit), lateness, eps, delta, counter, source.u8(), source.within(source.u8(), 1, 255))
+        write_shape(self._shape, out)
 
 
 def merge(things: Iterable[Any]) -> Any:

@@ -24,7 +24,8 @@ from lately.core.keys import SEED, Keys, all_hashes, key_column, one_key
 from lately.core.plan import SAMPLES, Counter, Query, check_samples, check_word
 from lately.counters.base import Bounds, CounterArray, Counts, Stamps
 from lately.counters.families import counter_array, starting_bytes
-from lately.counters.windowed import BLOCK, Shape, Windowed, read_shape, window_and_lateness
+from lately.counters.shape import Shape, read_shape, window_and_lateness
+from lately.counters.windowed import BLOCK, Windowed
 from lately.sketches.countmin import CountMin, minima, without_collisions
 from lately.sketches.hashing import DEFAULT_SEED, cells_of, coefficients, row_cells
 
@@ -102,12 +103,12 @@ class EcmSketch(Windowed[EcmShape]):
     @property
     def width(self) -> int:
         """Cells in a row."""
-        return self._shape.size[0]
+        return int(self._width)
 
     @property
     def depth(self) -> int:
         """Rows."""
-        return self._shape.size[1]
+        return int(self._words.shape[0])
 
     @property
     def eps(self) -> float:
@@ -162,19 +163,20 @@ class EcmSketch(Windowed[EcmShape]):
         total.extend(stamps, counts)
 
     def _begin(self, shape: EcmShape, counters: Any) -> Self:
-        self._words, self._width = coefficients(shape.seed, shape.size[1]), np.uint64(shape.size[0])
+        width, depth = shape.size
+        self._words, self._width = coefficients(shape.seed, depth), np.uint64(width)
         return super()._begin(shape, counters)
 
     # -- read ----------------------------------------------------------------------------------------------------------
 
-    def count(self, key: Any, *, last: Duration | None = None, between: tuple[Any, Any] | None = None) -> Estimate:
+    def count(self, key: Any, last: Duration | None = None, between: tuple[Any, Any] | None = None) -> Estimate:
         """How often a key was seen in the last so long, or in a range of the past; the whole window by default.
 
         ``high`` is certain (except with randomized waves), ``low`` holds with probability 1 - delta.
         """
         return self.counts(one_key(key), last=last, between=between)[0]
 
-    def counts(self, keys: Any, *, last: Duration | None = None, between: tuple[Any, Any] | None = None) -> Estimates:
+    def counts(self, keys: Any, last: Duration | None = None, between: tuple[Any, Any] | None = None) -> Estimates:
         """How often each of many keys was seen: ``.value``, ``.low`` and ``.high`` are arrays.
 
         >>> sketch = EcmSketch(window=100, eps=0.1, delta=0.1)
@@ -197,17 +199,17 @@ class EcmSketch(Windowed[EcmShape]):
         sure = np.ceil(without_collisions(low, total, self.width) * (1 - 1e-12)).astype(np.int64)
         return Estimates(value, np.minimum(sure, value), high, 1 - self.delta)
 
-    def total(self, *, last: Duration | None = None, between: tuple[Any, Any] | None = None) -> Estimate:
+    def total(self, last: Duration | None = None, between: tuple[Any, Any] | None = None) -> Estimate:
         """How many arrivals there were in all."""
         low, value, high = self._total_in_range(self._range(last, between))
         return Estimate(int(value[0]), int(low[0]), int(high[0]), 1.0)
 
-    def self_join(self, *, last: Duration | None = None, between: tuple[Any, Any] | None = None) -> Estimate:
+    def self_join(self, last: Duration | None = None, between: tuple[Any, Any] | None = None) -> Estimate:
         """The second moment of the range: the sum of the squares of all frequencies."""
         return self.inner_product(self, last=last, between=between)
 
     def inner_product(
-        self, other: "EcmSketch", *, last: Duration | None = None, between: tuple[Any, Any] | None = None
+        self, other: "EcmSketch", last: Duration | None = None, between: tuple[Any, Any] | None = None
     ) -> Estimate:
         """The sum over all keys of the product of their frequencies in two streams, over the same range of time.
 
@@ -226,7 +228,7 @@ class EcmSketch(Windowed[EcmShape]):
         low = float(without_collisions(np.float64(rows[0]), totals, self.width))
         return Estimate(float(rows[1]), min(low, float(rows[1])), float(rows[2]), 1 - max(self.delta, other.delta))
 
-    def extract(self, *, last: Duration | None = None, between: tuple[Any, Any] | None = None) -> CountMin:
+    def extract(self, last: Duration | None = None, between: tuple[Any, Any] | None = None) -> CountMin:
         """The plain Count-Min of a range: width·depth numbers, which add up over sites without any merge error."""
         array = self._counters[0]
         values = self._cells_in_range(None, self._range(last, between)).value

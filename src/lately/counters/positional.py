@@ -1,0 +1,170 @@
+"""What the deterministic families share: arrivals have positions, some of which are retained with their stamps.
+
+Positions number a cell's arrivals from 1, or from where a merge began. Which of them a family retains, and where in its
+rings, follows from the newest position alone: so a walk over them is all that merging and storing need to know.
+"""
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from operator import attrgetter
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lately.core.codec import Reader, Writer
+from lately.counters.base import MAX_STAMP, CounterArray, Counts, Stamps
+from lately.counters.replay import halves, interleave
+
+_THIRDS = np.uint64(0x5555555555555555)
+
+
+class Segments(NamedTuple):
+    """A cell as a log, oldest first: ``size`` arrivals after ``start`` and up to ``end``, the last one exactly there."""
+
+    start: Stamps
+    end: Stamps
+    size: Counts
+
+
+class Walk(NamedTuple):
+    """The retained positions of every cell, newest first; cell i owns ``offsets[i]:offsets[i + 1]``.
+
+    ``places`` says where in the rings the stamp of each is. The last entry of a cell that counted anything has the place
+    -1 and ends its oldest segment: it is the cell's base, or an elder that has left the window.
+    """
+
+    positions: Counts
+    places: Counts
+    offsets: Counts
+
+
+class PositionalArray(CounterArray):
+    """The deterministic families: arrivals have positions, some of which are retained with their stamps in rings."""
+
+    #: The names of the state's arrays, in the order in which the kernels take them.
+    arrays: ClassVar[tuple[str, ...]]
+    _get_state: ClassVar[Callable[[Any], tuple[Any, ...]]]
+
+    def __init_subclass__(cls) -> None:
+        cls._get_state = staticmethod(attrgetter(*cls.arrays))  # one call, on the way of every update
+
+    def __init__(self, cells: int, span: int, eps: float) -> None:
+        super().__init__(cells, span, eps)
+        self.n = np.zeros(cells, np.uint64)  # the position of each cell's newest arrival
+        self.first = np.zeros(cells, np.uint32)  # the stamp of its first one
+        self.base = np.zeros(cells, np.uint32)  # the position before its first one: 0 unless it was merged
+        self.rings: Stamps = np.zeros((1, cells, 1), np.uint32)
+
+    @property
+    def _state(self) -> tuple[Any, ...]:
+        return type(self)._get_state(self)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(array.nbytes for array in self._state)
+
+    def copy(self) -> Self:
+        twin = self._fresh()
+        twin.height = self.height
+        for name in self.arrays:
+            setattr(twin, name, getattr(self, name).copy())
+        return twin
+
+    def rebase(self, shift: int) -> None:
+        for array in self._state:
+            if array.dtype == np.uint32:
+                array[...] = np.where(array > shift, array - np.uint32(min(shift, 2**32 - 1)), 0)
+
+    def _fresh(self) -> Self:
+        return type(self)(self.cells, self.span, self.eps)
+
+    @abstractmethod
+    def _walk(self, live_from: int) -> Walk:
+        """Every cell's retained positions, newest first, down to the first that is stamped before ``live_from``."""
+
+    @abstractmethod
+    def _fill(self, stamps: Stamps, ends: NDArray[np.uint64], offsets: Counts) -> None:
+        """Fill fresh cells, each from a sorted run of stamps with cumulative counts; ``n`` is what ``_stagger`` wants."""
+
+    @abstractmethod
+    def _write_shape(self, out: Writer) -> None:
+        """Write how large the rings are."""
+
+    @abstractmethod
+    def _read_shape(self, source: Reader) -> None:
+        """Make rings of the size that was written, or refuse; ``n`` is already set."""
+
+    def _stagger(self, sizes: NDArray[np.uint64], gap: int) -> None:
+        """Start fresh cells, which will get so many arrivals, at a position that is good for all gaps up to ``gap``.
+
+        Merging replays lumps whose sizes are powers of two. Were they to end on just those positions that will be
+        retained, the middle of the bracket would always be too low, and tree upon tree would drift down. The inputs'
+        positions (their sum is in ``n``) decide where lumps end, modulo every power of two; starting where that is
+        …010101 puts the ends at a third of every gap or at two thirds, in turn.
+        """
+        start = (_THIRDS + self.n - sizes) % np.uint64(min(gap, 2**31))
+        self.base = np.where(sizes > 0, start, 0).astype(np.uint32)
+        self.n = self.base.astype(np.uint64)
+
+    def segments(self, cell: int, live_from: int = 1) -> Segments:
+        """One cell as the log that merging replays, without what ended before ``live_from``."""
+        walk = self._walk(live_from)
+        mine = slice(walk.offsets[cell], walk.offsets[cell + 1])
+        position, place = walk.positions[mine][::-1], walk.places[mine][::-1]
+        stamp = np.where(place >= 0, self.rings.reshape(-1)[place], 0).astype(np.uint32)
+        if stamp.size and position[0] == self.base[cell] and self.first[cell] >= live_from:
+            stamp[0] = self.first[cell]
+        return Segments(stamp[:-1].copy(), stamp[1:].copy(), np.diff(position))
+
+    def merged(self, others: Sequence[Self], shifts: Sequence[int], live_from: int) -> Self:
+        inputs = [self, *others]
+        points = []
+        for array, shift in zip(inputs, shifts, strict=True):
+            mine_from = min(max(1, live_from - shift), MAX_STAMP)
+            stamps_of = (array.rings.reshape(-1), array.first, array.base)
+            points.append(halves(*array._walk(mine_from), stamps_of, np.int64(shift), np.int64(live_from)))
+        stamps = np.concatenate([p[0] for p in points])
+        weights = np.concatenate([p[1] for p in points])
+        starts = np.cumsum([0] + [p[0].size for p in points[:-1]])
+        offsets = np.stack([p[2] + start for p, start in zip(points, starts, strict=True)])
+        result = self._fresh()
+        result.height = 1 + max(a.height for a in inputs)
+        result.n = np.sum([a.n for a in inputs], axis=0, dtype=np.uint64)
+        result._fill(*interleave(stamps, weights, offsets))
+        return result
+
+    def write(self, out: Writer, now: int) -> None:
+        live_from = self.live_from(now)
+        walk = self._walk(live_from)
+        kept = walk.places >= 0
+        out.u8(self.height)
+        out.integers(self.n - self.base)
+        out.integers(self.base)
+        out.integers(np.where(self.first >= live_from, now - self.first.astype(np.int64), -1))
+        self._write_shape(out)
+        out.integers(np.diff(np.concatenate(([0], np.cumsum(kept)))[walk.offsets]))
+        out.integers(now - self.rings.reshape(-1)[walk.places[kept]].astype(np.int64))
+
+    def read(self, source: Reader, now: int, newest: int, most: int) -> None:
+        self.height = source.u8()
+        n, base, first = source.integers(0, most), source.integers(0, 2**31), source.integers(-1, min(self.span, now - 1))
+        source.check(n.size == base.size == first.size == self.cells, "cells are missing")
+        source.check(bool((first[n == 0] == -1).all() and (base[n == 0] == 0).all()), "a first arrival where there is none")
+        self.n, self.base = (n + base).astype(np.uint64), base.astype(np.uint32)
+        self.first = np.where(first >= 0, now - first, 0).astype(np.uint32)
+        self._read_shape(source)
+        kept, ages = source.integers(0, 2**32), source.integers(now - newest, min(self.span, now - 1))
+        source.check(kept.size == self.cells and int(kept.sum()) == ages.size, "the entries do not add up")
+        starts = np.cumsum(kept) - kept
+        rising = np.diff(ages, prepend=0) >= 0
+        rising[starts[kept > 0]] = True
+        source.check(bool(rising.all()), "entries are out of order")
+        walk = self._walk(0)
+        room = np.maximum(np.diff(walk.offsets) - 1, 0)
+        source.check(bool((kept <= room).all()), "more entries than the rings hold")
+        whole = first >= 0  # the first arrival is still inside, so all after it are
+        source.check(bool((kept == room)[whole].all()), "entries are missing")
+        source.check(bool((ages[(starts + kept - 1)[whole]] <= first[whole]).all()), "an entry before the first arrival")
+        step = np.arange(ages.size) - np.repeat(starts, kept)
+        self.rings.reshape(-1)[walk.places[np.repeat(walk.offsets[:-1], kept) + step]] = now - ages

@@ -1,0 +1,68 @@
+"""What a counter or sketch over a window was asked for: read from users, written to bytes and read back."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from lately.core.codec import Reader, Writer
+from lately.core.durations import MAX_WINDOW_TICKS, Duration, Window, arrivals
+from lately.core.errors import ParameterError
+from lately.core.plan import Counter, premerge_error
+from lately.counters.families import NAMES
+
+_KINDS: tuple[Literal["time", "integer", "arrivals"], ...] = ("time", "integer", "arrivals")
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What a counter or sketch was asked for. Two can be merged when all of it agrees."""
+
+    window: Window
+    lateness: int
+    eps: float
+    delta: float
+    counter: Counter
+    merge_height: int
+    samples: int
+
+    @property
+    def eps_sw(self) -> float:
+        """The error that each counter is built with."""
+        return premerge_error(self.eps, self.merge_height)
+
+
+def window_and_lateness(window: Duration | arrivals, tick: Duration | None, lateness: Duration | None) -> tuple[Window, int]:
+    """Read the ``window=``, ``tick=`` and ``lateness=`` that a user gives."""
+    shape = Window.of(window, tick)
+    if lateness is None:
+        return shape, 0
+    if shape.kind == "arrivals":
+        raise ParameterError(f"lateness={lateness!r}: arrivals are counted as they come, none is late; leave it out")
+    ticks = shape.length(lateness)
+    if not 0 <= ticks <= shape.ticks:
+        raise ParameterError(f"lateness={lateness!r} is negative or longer than the window of {shape.text(shape.ticks)}")
+    return shape, ticks
+
+
+def write_shape(shape: Shape, out: Writer) -> None:
+    """Write the fields that every shape begins with."""
+    out.u8(_KINDS.index(shape.window.kind))
+    out.u64(shape.window.ticks)
+    out.u64(shape.window.unit)
+    out.u64(shape.lateness)
+    out.f64(shape.eps)
+    out.f64(shape.delta)
+    out.u8(NAMES.index(shape.counter))
+    out.u8(shape.merge_height)
+    out.u8(shape.samples)
+
+
+def read_shape(source: Reader) -> Shape:
+    """The fields that every shape begins with, as ``write_shape`` wrote them."""
+    kind = _KINDS[source.choice(0, 1, 2)]
+    ticks = source.within(source.u64(), 1, MAX_WINDOW_TICKS)
+    unit = source.within(source.u64(), 1, 2**63 - 1)
+    source.check(kind != "arrivals" or unit == 1, "arrivals with a unit")
+    lateness = source.within(source.u64(), 0, 0 if kind == "arrivals" else ticks)
+    eps, delta = source.fraction(), source.fraction()
+    counter = NAMES[source.choice(*range(len(NAMES)))]
+    return Shape(Window(kind, ticks, unit), lateness, eps, delta, counter, source.u8(), source.within(source.u8(), 1, 255))
