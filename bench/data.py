@@ -75,17 +75,13 @@ def from_parquet(path: Path, rows: int) -> Stream:
     missing = {"ts", "key"} - set(file.schema_arrow.names)
     if missing:
         raise lt.InputError(f"{path} has no column {' and no column '.join(sorted(missing))}; give a file with ts and key")
-    batches, left = [], rows
-    for batch in file.iter_batches(batch_size=2**18, columns=["ts", "key"]):
-        batches.append(batch.slice(0, left))
-        left -= batches[-1].num_rows
-        if left == 0:
-            break
-    table = pa.Table.from_batches(batches, file.schema_arrow.empty_table().select(["ts", "key"]).schema)
+    table = _read(file, path, rows)
     if not table.num_rows:
         raise lt.InputError(f"{path} has no rows; give a file with some")
     if table["ts"].null_count or table["key"].null_count:
         raise lt.InputError(f"{path} has nulls in ts or key; drop those rows first")
+    if pa.types.is_nested(table["key"].type):
+        raise lt.InputError(f"key in {path} is of type {table['key'].type}; give text, bytes or integers")
     encoded = table["key"].combine_chunks().dictionary_encode()
     codes = encoded.indices.to_numpy().astype(np.int64)
     return Stream(path.name, codes, _as_text(encoded.dictionary), _seconds(table["ts"], path))
@@ -94,8 +90,24 @@ def from_parquet(path: Path, rows: int) -> Stream:
 def _open(path: Path) -> pq.ParquetFile:
     try:
         return pq.ParquetFile(path)
-    except (pa.ArrowException, ValueError) as error:
-        raise lt.InputError(f"{path} is not a Parquet file: {error}") from error
+    except (pa.ArrowException, ValueError, OSError) as error:
+        if isinstance(error, OSError) and error.errno:  # the system's refusal, not Arrow's
+            raise
+        raise lt.InputError(f"{path} is not a Parquet file: {str(error).strip()}") from error
+
+
+def _read(file: pq.ParquetFile, path: Path, rows: int) -> pa.Table:
+    """The first so many rows, without reading much more of the file."""
+    batches, left = [], rows
+    try:
+        for batch in file.iter_batches(batch_size=2**18, columns=["ts", "key"]):
+            batches.append(batch.slice(0, left))
+            left -= batches[-1].num_rows
+            if left == 0:
+                break
+    except (pa.ArrowException, OSError) as error:
+        raise lt.InputError(f"{path} cannot be read: {error}") from error
+    return pa.Table.from_batches(batches, file.schema_arrow.empty_table().select(["ts", "key"]).schema)
 
 
 def _as_text(keys: Any) -> pa.Array:

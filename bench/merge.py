@@ -12,6 +12,7 @@ from bench.timing import race
 DELTA = 0.15
 WINDOW = 1_000_000
 ALLOWED = 1.15
+SHORTEST = 1_000
 ERRORS = {
     "counter": "", "eps": "g", "sites": ",", "levels": "d", "queries": ",",
     "average error": ".5f", "of one sketch": ".5f", "ratio": ".3f", "outside their bounds": ".3%",
@@ -25,6 +26,8 @@ SPEED = {"what": "", "sketches": "d", "eps": "g", "entries": ",", "ms": ".2f", "
 def run(options: Options) -> Report:
     report = Report("What does merging cost?")
     data = stream(options, 2_000_000, 50_000)
+    if len(data) < SHORTEST:
+        raise lt.InputError(f"{data.name} has {len(data):,} rows; to see what merging costs, give {SHORTEST:,} or more")
     most = 16 if options.quick else 256
     table = Table(f"average error of point queries over {len(data):,} rows of {data.name}, split at random over sites", ERRORS)
     for counter, eps, rows, sites in (
@@ -32,7 +35,7 @@ def run(options: Options) -> Report:
         ("wave", 0.2, len(data), most),
         ("exphist", 0.1, len(data), most),
         ("exphist", 0.2, len(data), most),
-        ("randwave", 0.2, len(data) // 10, 4 if options.quick else 16),
+        ("randwave", 0.2, max(len(data) // 10, 2 * SHORTEST), 4 if options.quick else 16),
     ):
         part = Stream(data.name, data.codes[:rows], data.texts, None)
         _, alone, _ = _average(_sites(part, counter, eps, 1)[0], part)
@@ -41,10 +44,12 @@ def run(options: Options) -> Report:
             options.tell(f"{counter}, eps {eps}, {count} sites")
             merged = _tree(_sites(part, counter, eps, count))
             queries, average, missed = _average(merged, part)
-            ratios.append(average / alone)
-            table.add(counter, eps, count, merged.merges, queries, average, alone, ratios[-1], missed)
+            ratio = average / alone if alone else None  # no ratio to a sketch that was never off
+            ratios += [ratio] if ratio is not None else []
+            table.add(counter, eps, count, merged.merges, queries, average, alone, ratio, missed)
         claim = f"{counter}, eps {eps}: error after merging 2 to {sites} sites / of one sketch, the largest"
-        report.verdicts.append(Verdict.at_most(claim, max(ratios), ALLOWED))
+        if ratios:
+            report.verdicts.append(Verdict.at_most(claim, max(ratios), ALLOWED))
         if counter == "randwave":
             levels = max(row[3] for row in table.rows if row[0] == counter)
             report.verdicts.append(Verdict.at_most("randwave: levels of merging that widen its bounds", levels, 0))
@@ -89,8 +94,8 @@ def _tree(sketches: list[Any]) -> Any:
 def _average(sketch: lt.EcmSketch, data: Stream) -> tuple[int, float, float]:
     """Queries, their average error, and the share of answers whose bounds miss the truth."""
     errors, missed = [], []
-    for last in (r for r in (10**3, 10**4, 10**5, 10**6) if r < len(data)):
-        keys, counts = data.exact(slice(len(data) - last - 1, None))
+    for last in (r for r in (SHORTEST, 10**4, 10**5, 10**6) if r <= len(data)):
+        keys, counts = data.exact(slice(max(0, len(data) - last - 1), None))
         answers = sketch.counts(keys, last=last)
         errors.append(np.abs(answers.value - counts) / counts.sum())
         missed.append((counts < answers.low) | (counts > answers.high))
@@ -147,7 +152,7 @@ def _entries(sketches: list[lt.EcmSketch]) -> tuple[Any, Any]:
     cells, stamps = [], []
     for sketch in sketches:
         array = sketch._counters[0]
-        walk = array._walk(array.live_from(sketch.now - sketch._origin))
+        walk = array._walk(array.live_from(sketch._now - sketch._origin))
         kept = walk.places >= 0
         cells.append(np.repeat(np.arange(array.cells, dtype=np.uint32), np.diff(walk.offsets))[kept])
         stamps.append(array.rings.reshape(-1)[walk.places[kept]])

@@ -7,6 +7,7 @@ from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table as RichTable
 from rich.text import Text
 
@@ -100,7 +101,8 @@ class Report:
 
 
 def _rich(table: Table) -> RichTable:
-    out = RichTable(title=table.title, title_justify="left", title_style="italic", box=SIMPLE_HEAD)
+    # Titles, cells and claims may name a file, and what it is called is no markup.
+    out = RichTable(title=escape(table.title), title_justify="left", title_style="italic", box=SIMPLE_HEAD)
     for name in table.columns:
         numbers = any(isinstance(row[list(table.columns).index(name)], int | float) for row in table.rows)
         out.add_column(name, justify="right" if numbers else "left")
@@ -112,7 +114,7 @@ def _rich(table: Table) -> RichTable:
 def _cell(value: Any, form: str) -> str:
     if value is None:
         return "–"
-    return value if isinstance(value, str) else format(value, form)
+    return escape(value) if isinstance(value, str) else format(value, form)
 
 
 def _verdicts(verdicts: list[Verdict]) -> RichTable:
@@ -122,5 +124,7 @@ def _verdicts(verdicts: list[Verdict]) -> RichTable:
     out.add_column("wanted")
     out.add_column("")
     for v in verdicts:
-        out.add_row(v.claim, f"{v.measured:.3g}", v.wanted, Text("kept", "green") if v.ok else Text("MISSED", "bold red"))
+        out.add_row(
+            escape(v.claim), f"{v.measured:.3g}", v.wanted, Text("kept", "green") if v.ok else Text("MISSED", "bold red")
+        )
     return out

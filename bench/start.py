@@ -61,12 +61,12 @@ def run(options: Options) -> Report:
 
 def _imports(report: Report, table: Table, options: Options, runs: int) -> None:
     times: dict[str, list[float]] = {"pass": [], "import numpy": [], "import lately": []}
-    for turn in range(runs + 1):
+    for turn in range(options.quick, runs + 1):
         options.tell(f"imports, turn {turn}")
         for code, seconds in times.items():
             start = perf_counter()
             _python(code, dict(os.environ))
-            if turn:  # the first one warms the disk cache
+            if turn:  # turn 0 warms the disk cache; a quick look does without
                 seconds.append(perf_counter() - start)
     for code, seconds in times.items():
         table.add("python alone" if code == "pass" else code, runs, statistics.median(seconds), min(seconds), None, None)

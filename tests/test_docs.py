@@ -4,9 +4,29 @@ import doctest
 import re
 from pathlib import Path
 
+from typer.main import get_command
+
 import lately as lt
+from lately import cli
 
 ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def commands_in(page, program):
+    """The command lines of a program that a page shows: in backticks, or after the $ of a console."""
+    text = page.read_text()
+    inline = re.findall(rf"(?<!`)`({program}(?: [^`\n]*)?)`(?!`)", text)
+    console = re.findall(rf"(?m)^\$ ({program}\b[^#\n]*)", text)
+    return [line.split() for line in [*inline, *console]]
+
+
+def options_of(command):
+    return {name for param in command.params for name in (*param.opts, *param.secondary_opts) if name.startswith("-")}
+
+
+def make_targets():
+    return set(re.findall(r"(?m)^([a-z]+):", (ROOT / "Makefile").read_text()))
 
 
 def test_the_guide_runs():
@@ -16,13 +36,13 @@ def test_the_guide_runs():
 
 
 def test_every_public_name_is_in_the_docs():
-    text = "\n".join(path.read_text() for path in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+    text = "\n".join(path.read_text() for path in PAGES)
     missing = [name for name in lt.__all__ if not re.search(rf"\b{name}\b", text)]
     assert missing == []
 
 
 def test_every_link_in_the_docs_leads_somewhere():
-    for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
+    for page in PAGES:
         for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name}: {target}"
 
@@ -32,3 +52,54 @@ def test_the_picture_of_the_house_matches_the_folders():
     for path in (ROOT / "src" / "lately").iterdir():
         if path.name not in ("__pycache__", "py.typed"):
             assert path.name in picture, path.name
+
+
+def test_every_command_in_the_docs_exists():
+    known = get_command(cli.app)
+    shown = [(page.name, *line) for page in PAGES for line in commands_in(page, "lately")]
+    used = {line[2] for line in shown if len(line) > 2}
+    assert used == set(known.commands)
+    for page, _, *rest in shown:
+        given = {word.partition("=")[0] for word in rest if word.startswith("-")}
+        available = options_of(known.commands[rest[0]]) if rest else options_of(known)
+        assert given <= available, f"{page}: lately {' '.join(rest)}"
+
+
+def test_the_readme_lists_the_commands():
+    text = (ROOT / "README.md").read_text()
+    (listed,) = re.findall(r"the command `lately` \(([^)]*)\)", text)
+    assert sorted(re.findall(r"`(\w+)`", listed)) == sorted(get_command(cli.app).commands)
+
+
+def test_every_option_in_the_docs_exists():
+    known = set().union(*(options_of(command) for command in get_command(cli.app).commands.values()))
+    for page in PAGES:
+        for name in re.findall(r"`(--[\w-]+)[^`\n]*`", page.read_text()):
+            assert name in known, f"{page.name}: {name}"
+
+
+def test_the_page_on_benchmarks_has_every_benchmark_and_option():
+    text = (ROOT / "docs" / "bench.md").read_text()
+    assert re.findall(r"(?m)^## (\w+): ", text) == [name.value for name in cli.Benchmark if name.value != "all"]
+    bench = get_command(cli.app).commands["bench"]
+    assert set(re.findall(r"(?m)^\| `(--\w+)", text)) == options_of(bench) - {"--help"}
+
+
+def test_the_readme_has_two_commands_and_both_are_there():
+    text = (ROOT / "README.md").read_text()
+    assert re.findall(r"(?m)^\$ (\S+ \S+)", text) == ["make demo", "make test"]
+    assert {"demo", "test"} <= make_targets()
+
+
+def test_every_make_target_in_the_docs_exists():
+    shown = {(page.name, line[1]) for page in PAGES for line in commands_in(page, "make") if len(line) > 1}
+    assert {target for _, target in shown} >= {"demo", "test", "lint", "check"}
+    assert {(page, target) for page, target in shown if target not in make_targets()} == set()
+
+
+def test_ci_runs_what_people_run():
+    script = ROOT / ".ci" / "run"
+    assert script.stat().st_mode & 0o111, "not executable"
+    ran = re.findall(r"(?m)^make (\w+)$", script.read_text())
+    assert "test" in ran
+    assert set(ran) <= make_targets()

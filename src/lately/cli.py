@@ -80,7 +80,7 @@ def _one_line_errors() -> Iterator[None]:
         message = f"{error.filename}: {error.strerror}" if error.filename else str(error)
     else:
         return
-    print(f"lately: {message}", file=sys.stderr)
+    print("lately:", *message.splitlines(), file=sys.stderr)
     raise typer.Exit(1)
 
 
@@ -103,13 +103,16 @@ def _length(text: str | None) -> Any:
     """A --window or --tick as the library takes it: '1h', 1000000, or 'arrivals:1000000'."""
     if text is None:
         return None
-    kind, colon, number = text.partition(":")
-    if colon and kind == "arrivals":
-        try:
-            return lt.arrivals(int(number.replace("_", "")))
-        except ValueError as error:
-            raise lt.ParameterError(f"--window {text}: write a whole number after 'arrivals:'") from error
-    return int(text) if text.replace("_", "").isdigit() else text
+    kind, colon, number = text.rpartition(":")
+    try:
+        length = int(number)
+    except ValueError as error:
+        if kind == "arrivals":
+            raise lt.ParameterError(f"{text!r}: write a whole number after 'arrivals:'") from error
+        return text
+    if not colon:
+        return length
+    return lt.arrivals(length) if kind == "arrivals" else text
 
 
 @app.command()
@@ -161,21 +164,14 @@ def _facts(blob: bytes) -> dict[str, Any]:
         facts |= {"window": repr(thing.window), "eps": shape.eps, "delta": shape.delta, "counter": shape.counter}
         if isinstance(thing, lt.EcmSketch):
             facts |= {"query": shape.query, "width": thing.width, "depth": thing.depth, "seed": shape.seed}
-        facts |= {"merge height planned": shape.merge_height, "merges": thing._counters[0].height, "now": _now(thing)}
+        facts |= {
+            "merge height planned": shape.merge_height,
+            "merges": thing._counters[0].height,
+            "now": thing.now if isinstance(thing.now, int | None) else str(thing.now),
+        }
         facts |= {"arrivals in window": {"value": total.value, "low": total.low, "high": total.high}}
         facts |= {"late": thing.late, "held back": int(thing._held.counts.sum())}
     return facts | {"bytes on disk": len(blob), "bytes in memory": thing.nbytes}
-
-
-def _now(thing: Any) -> Any:
-    """The newest tick, as a date where the window is in time."""
-    if thing.now is None or thing.window.kind != "time":
-        return thing.now
-    import numpy as np
-
-    instant = thing.now * thing.window.unit
-    # datetime64[ns] ends in 2262; what lies beyond is told in ticks.
-    return f"{np.datetime64(instant, 'ns')}".rstrip("0").rstrip(".") + "Z" if abs(instant) < 2**63 else f"{thing.now} ticks"
 
 
 @app.command()
@@ -188,13 +184,14 @@ def inspect(
     if as_json:
         _print_json(facts)
         return
-    table = Table(show_header=False, title=str(file), title_justify="left")
+    table = Table(show_header=False)
     for name, value in facts.items():
         if isinstance(value, dict):
             value = f"{value['value']:,}  ({value['low']:,} to {value['high']:,})"
         elif name.startswith("bytes"):
             value = f"{value:,}  ({_size(value)})"
         table.add_row(name, f"{value:,}" if isinstance(value, int) and name not in ("seed", "now") else str(value))
+    _out.print(Text(str(file), style="italic"), soft_wrap=True)
     _out.print(table)
 
 

@@ -260,7 +260,7 @@ def _add(thing, count):
         elif thing.window.kind == "arrivals":
             thing.add(counts=count) if isinstance(thing, lt.WindowCounter) else thing.update([1], counts=count)
         else:
-            now = thing.now or 0
+            now = thing._now or 0
             times = [tick * thing.window.unit for tick in (now, now - thing.window.ticks - 1, now + 1)]  # the second is late
             if thing.window.kind == "time":
                 if max(map(abs, times)) >= 2**63:

@@ -109,9 +109,10 @@ def test_a_window_of_time_has_ticks_of_a_second_unless_told():
     assert Window.of(timedelta(minutes=1), tick=np.timedelta64(1, "s")) == Window("time", 60, SECOND)
 
 
-def test_a_window_that_is_no_multiple_of_its_tick_is_cut_short():
-    assert Window.of("10s", "3s").ticks == 3
-    assert Window.of(10, 3).ticks == 3
+def test_a_window_that_is_no_multiple_of_its_tick_is_refused():
+    for window, tick in (("1500ms", "1s"), ("1h", "7s"), (1000, 60)):
+        with pytest.raises(lt.ParameterError, match="not a whole number of ticks"):
+            Window.of(window, tick)
 
 
 def test_a_window_of_integers():
@@ -176,12 +177,13 @@ def test_arrivals_must_be_a_number_of_them(n):
 
 def test_lengths_are_in_the_windows_own_terms():
     assert Window.of("1h", "10s").length("1m") == 6
-    assert Window.of("1h", "10s").length("59s") == 5
-    assert Window.of(100, 10).length(25) == 2
+    assert Window.of(100, 10).length(20) == 2
     assert Window.of(lt.arrivals(100)).length(25) == 25
     for window, length, what in (
         (Window.of("1h"), 60, "in time"),
         (Window.of(100), "1m", "integer times"),
+        (Window.of("1h", "10s"), "59s", "'59s' is not a whole number of ticks of 10s"),
+        (Window.of(100, 10), 25, "25 is not a whole number of ticks of 10"),
         (Window.of(100), True, "whole number"),
         (Window.of(100), 2.5, "whole number"),
         (Window.of(lt.arrivals(100)), "1m", "arrivals"),

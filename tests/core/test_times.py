@@ -124,7 +124,7 @@ def test_integers_in_every_form(column):
 
 @given(st.datetimes(datetime(1, 1, 2), datetime(9999, 12, 30)), st.sampled_from(["1us", "1ms", "1s", "7s", "1.5s", "1h"]))
 def test_any_datetime_in_any_form_falls_into_its_tick(moment, tick):
-    window = Window.of("20h", tick) if tick != "1us" else Window.of("1s", tick)
+    window = Window.of("21h", tick) if tick != "1us" else Window.of("1s", tick)
     exact = (moment - datetime(1970, 1, 1)) // timedelta(microseconds=1) * 1_000 // window.unit
     for column in ([moment], [moment.isoformat()], np.array([moment], "M8[us]"), pa.array([moment], pa.timestamp("us"))):
         assert ticks_of(column, window).tolist() == [exact]
@@ -189,7 +189,7 @@ REFUSED = {
     "two dimensions": ([[1, 2]], "2 dimensions"),
     "two dimensions of text": ([["2026-01-01"]], "must be str"),
     "ragged lists": ([[1], [2, 3]], "inhomogeneous"),
-    "seconds as nanoseconds": ([1e19], "Unix seconds"),
+    "seconds as nanoseconds": ([1e19], r"1e\+19.*seconds since 1970"),
     "integers beyond int64": ([2**70], str(2**70)),
     "unsigned beyond int64": (np.array([2**63], np.uint64), str(2**63)),
     "years beyond all": (np.array([10**15], "datetime64[Y]"), "too far from 1970"),
@@ -222,7 +222,7 @@ def test_times_that_their_ticks_cannot_number_are_refused():
         ticks_of([2**34], fine)
     with pytest.raises(lt.InputError, match="coarser tick"):
         ticks_of([datetime(2300, 1, 1)], fine)
-    with pytest.raises(lt.InputError, match="coarser tick"):
+    with pytest.raises(lt.InputError, match="divide milliseconds by 1000"):
         ticks_of([-(2**63)], fine)
     assert ticks_of([datetime(2300, 1, 1)], HOUR).tolist() == [10_413_792_000]
 

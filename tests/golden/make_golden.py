@@ -75,7 +75,7 @@ def answers(thing):
     part = {"time": "100s", "integer": 300, "arrivals": 150}[window.kind]
     half = {"time": ("5m", "1m"), "integer": (700, 100), "arrivals": (400, 10)}[window.kind]
     ranges = ({}, {"last": part}, {"between": half})
-    said = {"now": thing.now, "late": thing.late, "window": repr(window)}
+    said = {"now": str(thing.now), "late": thing.late, "window": repr(window)}
     if isinstance(thing, lt.WindowCounter):
         return said | {"counts": [row(thing.count(**r)) for r in ranges]}
     said["counts"] = [[row(e) for e in thing.counts(np.arange(12), **r)] for r in ranges]

@@ -426,7 +426,7 @@ def test_what_cannot_be_built_is_refused(options, says):
         ((["a"], [np.datetime64("NaT")]), "NaT"),
         ((["a"], ["yesterday"]), "cannot read times"),
         ((["a"], None), "times is None"),
-        ((["a"], [2.0**80]), "Unix seconds"),
+        ((["a"], [2.0**80]), "seconds since 1970"),
         (([None], [1]), "null"),
         (([1.5], [1]), "not supported|is a float"),
         (([True], [1]), "bool"),
@@ -529,3 +529,64 @@ def test_trees_of_merges_do_not_drift(counter):
     errors = [(counters[0].count(last=int(last)).value - (last + 1)) / (last + 1) for last in lasts]
     assert abs(np.mean(errors)) < 0.04  # without care for where lumps end it is -0.07
     assert np.mean(np.abs(errors)) < 0.07
+
+
+def test_ranges_by_dates_are_half_open_wherever_now_is():
+    sketch = lt.EcmSketch(window="1h", eps=0.1, delta=0.1, counter="exact")
+    sketch.update(["a"] * 10, np.arange(1000, 1010))
+
+    def at(second):
+        return datetime.fromtimestamp(second, UTC)
+
+    def count(older, newer):
+        return sketch.count("a", between=(older, newer)).value
+
+    assert count(at(5000), at(6000)) == 0
+    assert count(at(1000), at(1009)) == 9
+    assert count(at(1009), at(1010)) == 1
+    assert count(at(1000), at(2000)) == 10
+    assert count("9s", "0s") == 10
+    assert count("9s", "1s") == 8
+    assert count("1970-01-01T00:16:40", "1970-01-01T00:16:45") == 5
+    assert sketch.now == at(1009)
+    sketch.advance(sketch.now)
+    assert sketch.now == at(1009)
+
+
+def test_no_key_has_more_than_all_of_them():
+    """A short range long ago is the difference of two large answers; the total still bounds it."""
+    sketch = lt.EcmSketch(window="1h", eps=0.05, delta=0.01)
+    times = np.repeat(np.arange(3601), 100)
+    sketch.update(np.zeros(times.size, int), times)
+    answer, total = (ask(between=("1h", "59m")) for ask in (lambda **r: sketch.count(0, **r), sketch.total))
+    assert 6000 in answer
+    assert 6000 in total
+    assert answer.high <= total.high
+    assert answer.value <= answer.high
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ((np.ma.array([1, 2], mask=[0, 1]), [1, 2]), "1 of the keys are masked"),
+        (([1, 2], np.ma.array([1, 2], mask=[1, 1])), "2 of the times are masked"),
+        ((["a"] * 3, [1_774_744_200, 1_774_744_200, 1_774_744_200_123]), "1774744200123.*divide milliseconds by 1000"),
+        ((np.array([]), []), "empty column"),
+        ((("a", "b", "a"), [0, 1, 2]), "a tuple is one key"),
+    ],
+)
+def test_common_slips_are_caught(arguments, says):
+    sketch = lt.EcmSketch(window="1h", eps=0.1, delta=0.1)
+    with pytest.raises(lt.InputError, match=says):
+        sketch.update(*arguments)
+    assert sketch.now is None
+
+
+def test_what_is_no_whole_number_of_ticks_is_refused():
+    for options in ({"window": "1500ms"}, {"window": "1h", "tick": "7s"}, {"window": 1000, "tick": 60}):
+        with pytest.raises(lt.ParameterError, match="not a whole number of ticks"):
+            lt.EcmSketch(eps=0.1, delta=0.1, **options)
+    sketch = lt.EcmSketch(window="1h", tick="1m", eps=0.1, delta=0.1)
+    for question in ({"last": "90s"}, {"between": ("10m", "10s")}):
+        with pytest.raises(lt.RangeError, match="not a whole number of ticks of 1m"):
+            sketch.count("a", **question)

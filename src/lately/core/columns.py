@@ -37,8 +37,15 @@ def arrow(values: Any) -> Any:
     return values
 
 
+def refuse_masked(values: object, name: str) -> None:
+    """NumPy's masked arrays lose their mask on the way to plain arrays; a masked value is a missing one."""
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        raise InputError(f"{int(np.asarray(values.mask).sum())} of the {name} are masked; fill or drop them first")
+
+
 def whole_numbers(values: Any, name: str) -> Ints:
     """A column of integers as int64, or a clear refusal."""
+    refuse_masked(values, name)
     if is_arrow(values) or hasattr(values, "to_arrow"):
         column = arrow(values)
         if column.null_count:

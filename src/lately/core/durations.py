@@ -110,7 +110,7 @@ class Window:
         if _is_whole(window):
             if tick is not None and not _is_whole(tick):
                 raise ParameterError(f"window={window!r} is an integer but tick={tick!r} is not; give both the same way")
-            return cls("integer", *_cut(int(window), 1 if tick is None else int(tick), window, tick))
+            return cls("integer", *_cut(int(window), 1 if tick is None else int(tick), window, 1 if tick is None else tick))
         if _is_whole(tick):
             raise ParameterError(f"tick={tick!r} is an integer but window={window!r} is not; write tick='1s'")
         length, unit = nanoseconds(window), nanoseconds("1s" if tick is None else tick)
@@ -122,15 +122,19 @@ class Window:
         return self.ticks - 1 if self.kind == "arrivals" else self.ticks
 
     def length(self, duration: Duration) -> int:
-        """A length of time in ticks, rounded down; not checked against the window."""
+        """A length of time in ticks, of which it must be a whole number; not checked against the window."""
         if self.kind == "time":
             if _is_whole(duration):
                 raise ParameterError(f"{duration!r} is not a duration; this window is in time: write it like '10m'")
-            return nanoseconds(duration) // self.unit
-        if isinstance(duration, bool) or not _is_whole(duration):
+            units = nanoseconds(duration)
+        elif isinstance(duration, bool) or not _is_whole(duration):
             what = "arrivals" if self.kind == "arrivals" else "integer times"
             raise ParameterError(f"{duration!r}: this window is over {what}; give a whole number")
-        return int(duration) // self.unit
+        else:
+            units = int(duration)
+        if units % self.unit:
+            raise ParameterError(f"{duration!r} is not a whole number of ticks of {self.text(1)}; ask for a multiple of a tick")
+        return units // self.unit
 
     def text(self, ticks: int) -> str:
         """A number of ticks as the user would write it."""
@@ -155,6 +159,8 @@ def _cut(length: int, unit: int, window: object, tick: object) -> tuple[int, int
         raise ParameterError(f"tick={tick!r} is longer than 2**63 - 1; give a finer tick=")
     if length < unit:
         raise ParameterError(f"window={window!r} is shorter than one tick of {tick!r}; give a finer tick= or a longer window=")
+    if length % unit:
+        raise ParameterError(f"window={window!r} is not a whole number of ticks of {tick!r}; make it a multiple of tick=")
     if length // unit > MAX_WINDOW_TICKS:
         raise ParameterError(
             f"window={window!r} has {length // unit:,} ticks of {tick!r}, more than {MAX_WINDOW_TICKS:,}; give a coarser tick="

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, SupportsIndex, overload
 
 from numpy.typing import NDArray
 
@@ -45,8 +45,8 @@ class Estimates:
     >>> answers = Estimates(np.array([7, 9]), np.array([6, 9]), np.array([8, 9]), 1.0)
     >>> answers[0]
     Estimate(7, 6..8, 100%)
-    >>> len(answers), answers.high.tolist()
-    (2, [8, 9])
+    >>> len(answers), answers.high.tolist(), answers[answers.value > 8].low.tolist()
+    (2, [8, 9], [9])
     """
 
     value: NDArray[Any]
@@ -57,8 +57,16 @@ class Estimates:
     def __len__(self) -> int:
         return int(self.value.size)
 
-    def __getitem__(self, i: int) -> Estimate:
-        return Estimate(self.value[i].item(), self.low[i].item(), self.high[i].item(), self.confidence)
+    @overload
+    def __getitem__(self, i: int) -> Estimate: ...
+
+    @overload
+    def __getitem__(self, i: slice | NDArray[Any]) -> "Estimates": ...
+
+    def __getitem__(self, i: int | slice | NDArray[Any]) -> "Estimate | Estimates":
+        if isinstance(i, SupportsIndex) and getattr(i, "ndim", 0) == 0:
+            return Estimate(self.value[i].item(), self.low[i].item(), self.high[i].item(), self.confidence)
+        return Estimates(self.value[i], self.low[i], self.high[i], self.confidence)
 
     def __iter__(self) -> Iterator[Estimate]:
         return (self[i] for i in range(len(self)))

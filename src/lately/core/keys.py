@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from lately.core.columns import Ints, arrow, is_arrow
+from lately.core.columns import Ints, arrow, is_arrow, refuse_masked
 from lately.core.errors import InputError
 from lately.core.jit import helper, kernel
 
@@ -247,6 +247,9 @@ def key_column(keys: Any) -> Keys:
         return TupleKeys([key_column(part) for part in _parts(keys)])
     if keys is None or np.isscalar(keys) or isinstance(keys, bytearray | dict | set | frozenset):
         raise _unsupported(keys)
+    refuse_masked(keys, "keys")
+    if isinstance(keys, np.ndarray) and keys.size == 0:
+        return IntegerKeys(np.empty(0, np.int64))
     if isinstance(keys, np.ndarray) and keys.dtype.kind in "iu":
         return _integers(keys)
     if isinstance(keys, list) and keys and isinstance(keys[0], tuple):
@@ -255,6 +258,8 @@ def key_column(keys: Any) -> Keys:
         return _plain_integers(keys)
     if hasattr(keys, "columns") and hasattr(keys, "shape") and not is_arrow(keys):  # a pandas or polars frame
         return _together([key_column(keys[name]) for name in keys.columns])
+    if isinstance(keys, np.ndarray) and keys.dtype.kind == "U" and keys.ndim == 1:
+        return _from_arrow_like(keys)
     if isinstance(keys, np.ndarray) and keys.dtype.kind in "OSU":
         return key_column(keys.tolist())
     if getattr(keys, "dtype", None) == np.dtype("O"):  # a pandas column of Python objects

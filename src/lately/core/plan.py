@@ -72,8 +72,8 @@ def plan(
     eps_cm, target = split(eps, query)
     eps_sw = premerge_error(target, merge_height)
     delta_cm, delta_sw = deltas(delta, counter)
-    if isinstance(arrivals, bool) or not isinstance(arrivals, int) or arrivals < 1:
-        raise ParameterError(f"arrivals={arrivals!r}: say how many arrivals a window holds at the most, 1 or more")
+    if isinstance(arrivals, bool) or not isinstance(arrivals, int) or not 1 <= arrivals <= 2**62:
+        raise ParameterError(f"arrivals={arrivals!r}: say how many arrivals a window holds at the most, from 1 to 2**62")
     if shape.kind == "arrivals":
         arrivals = shape.ticks
     width, depth = count_min_size(eps_cm, delta_cm)

@@ -3,18 +3,23 @@
 In a window of time, plain numbers are seconds since 1970 (Unix time); in an integer window they are what they are.
 """
 
+import re
 from datetime import UTC, date, datetime
 from typing import Any
 
 import numpy as np
 
-from lately.core.columns import Ints, arrow, is_arrow, whole_numbers
+from lately.core.columns import Ints, arrow, is_arrow, refuse_masked, whole_numbers
 from lately.core.durations import Window
 from lately.core.errors import InputError
 
 _UNIT_NS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FAR = 2**62
+_DATE = re.compile(r"\s*\d{4}-\d{2}")
+
+#: Seconds of the years 1 and 10,000: numbers beyond are in another unit.
+_FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_800
 
 
 def ticks_of(times: Any, window: Window) -> Ints:
@@ -33,10 +38,13 @@ def ticks_of(times: Any, window: Window) -> Ints:
             raise InputError("times are dates but the window is in integers; build it like window='1h', or give integer times")
         ticks = whole_numbers(values, "times")
         ticks = ticks if window.unit == 1 else ticks // window.unit
-    elif values.dtype.kind == "f":
-        ticks = _float_seconds(values, window.unit)
     else:
-        ticks = _rescale(whole_numbers(values, "times"), scale or 10**9, window.unit)
+        if not scale and values.size:
+            _check_seconds(values)
+        if values.dtype.kind == "f":
+            ticks = _float_seconds(values, window.unit)
+        else:
+            ticks = _rescale(whole_numbers(values, "times"), scale or 10**9, window.unit)
     return ticks
 
 
@@ -57,7 +65,7 @@ def tick_of(time: Any, window: Window) -> int:
 
 def is_instant(value: object) -> bool:
     """Whether a value names a moment, rather than a length of time."""
-    return isinstance(value, datetime | np.datetime64)
+    return isinstance(value, date | np.datetime64) or (isinstance(value, str) and _DATE.match(value) is not None)
 
 
 def _normalise(times: Any) -> tuple[np.ndarray[Any, Any], int]:
@@ -74,6 +82,7 @@ def _normalise(times: Any) -> tuple[np.ndarray[Any, Any], int]:
         zoned = times.dt if hasattr(times, "dt") else times
         times = zoned.tz_convert("UTC")
         times = times.dt.tz_localize(None) if hasattr(times, "dt") else times.tz_localize(None)
+    refuse_masked(times, "times")
     try:
         values = np.atleast_1d(np.asarray(times))
         if values.dtype.kind in "US" or (values.dtype.kind == "O" and values.size and isinstance(values.flat[0], str)):
@@ -98,7 +107,7 @@ def _datetimes(times: list[Any] | tuple[Any, ...]) -> Ints:
     for odd in (t for t in times if not isinstance(t, date)):
         raise InputError(f"times has the value {odd!r} of type {type(odd).__name__}; give all as datetimes or as numbers")
     dated = (t if isinstance(t, datetime) else datetime(t.year, t.month, t.day) for t in times)
-    gaps = [(t if t.tzinfo else t.replace(tzinfo=UTC)) - _EPOCH for t in dated]
+    gaps = [(t if t.tzinfo else t.replace(tzinfo=UTC)) - EPOCH for t in dated]
     return np.array([(g.days * 86_400 + g.seconds) * 10**6 + g.microseconds for g in gaps], np.int64)
 
 
@@ -129,6 +138,16 @@ def _arrow_times(column: Any) -> tuple[np.ndarray[Any, Any], int]:
     if pa.types.is_string(kind) or pa.types.is_large_string(kind) or kind == pa.string_view():
         return _normalise(column.to_pylist())
     raise InputError(f"times has the Arrow type {kind}; give timestamps, dates or numbers")
+
+
+def _check_seconds(values: np.ndarray[Any, Any]) -> None:
+    """One number in milliseconds among seconds would push everything else out of the window for ever."""
+    for worst in (values.min(), values.max()):
+        if not _FIRST_SECOND <= worst < _LAST_SECOND:
+            raise InputError(
+                f"times has the value {worst}: in a window of time numbers are seconds since 1970, and that is beyond the "
+                "year 9999; divide milliseconds by 1000, or give datetime64[ms]"
+            )
 
 
 def _rescale(values: Ints, scale: int, unit: int) -> Ints:

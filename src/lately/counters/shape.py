@@ -37,9 +37,14 @@ def window_and_lateness(window: Duration | arrivals, tick: Duration | None, late
         return shape, 0
     if shape.kind == "arrivals":
         raise ParameterError(f"lateness={lateness!r}: arrivals are counted as they come, none is late; leave it out")
-    ticks = shape.length(lateness)
+    try:
+        ticks = shape.length(lateness)
+    except ParameterError as error:
+        raise ParameterError(f"lateness: {error}") from error
     if not 0 <= ticks <= shape.ticks:
-        raise ParameterError(f"lateness={lateness!r} is negative or longer than the window of {shape.text(shape.ticks)}")
+        raise ParameterError(
+            f"lateness={lateness!r} is negative or longer than the window of {shape.text(shape.ticks)}; give less"
+        )
     return shape, ticks
 
 

@@ -55,6 +55,17 @@ class WindowCounter(Windowed[Shape]):
         """The relative error asked for."""
         return self._shape.eps
 
+    @property
+    def merges(self) -> int:
+        """How many levels of merging it came through; its bounds account for them."""
+        return self._counters[0].height
+
+    def __repr__(self) -> str:
+        family = self._shape.counter
+        return (
+            f"WindowCounter({self._window!r}, eps={self.eps}, counter={family!r}, merges={self.merges}, nbytes={self.nbytes:_})"
+        )
+
     def add(self, times: Any = None, counts: Any = None) -> None:
         """Count an arrival at each of these times, or ``counts`` arrivals; a scalar is a column of one.
 

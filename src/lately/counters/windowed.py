@@ -13,6 +13,7 @@ in four billion ticks. Subclasses say how to count a block (``_count``) into the
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
+from datetime import datetime, timedelta
 from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
@@ -24,7 +25,7 @@ from lately.core.durations import Duration, Window
 from lately.core.errors import InputError, MergeError, ParameterError, RangeError
 from lately.core.jit import kernel, tell_if_cold
 from lately.core.keys import HashedKeys, Hashes, Keys, all_hashes
-from lately.core.times import check_tick, is_instant, tick_of, ticks_of
+from lately.core.times import EPOCH, check_tick, is_instant, tick_of, ticks_of
 from lately.counters.base import MAX_COUNT, MAX_STAMP, Bounds, CounterArray, Counts, Stamps
 from lately.counters.shape import Shape, write_shape
 
@@ -102,9 +103,14 @@ class Windowed(ABC, Generic[S]):
         return self._window
 
     @property
-    def now(self) -> int | None:
-        """The newest tick seen or advanced to; None before the first."""
-        return self._now
+    def now(self) -> datetime | np.datetime64 | int | None:
+        """The newest time seen or advanced to, cut to its tick: a date, an integer, or the number of arrivals."""
+        if self._now is None or self._window.kind != "time":
+            return None if self._now is None else self._now * self._window.unit
+        try:
+            return EPOCH + timedelta(microseconds=self._now * self._window.unit // 1_000)
+        except OverflowError:  # before the year 1 or after 9999
+            return np.datetime64(self._now * self._window.unit // 10**9 % 2**63, "s")
 
     @property
     def late(self) -> int:
@@ -117,7 +123,12 @@ class Windowed(ABC, Generic[S]):
         return sum(a.nbytes for a in self._counters) + sum(c.nbytes for c in self._held)
 
     def advance(self, time: Any) -> None:
-        """Let time pass without an arrival: what is older than the window leaves it. Going back does nothing."""
+        """Let time pass without an arrival: what is older than the window leaves it. Going back does nothing.
+
+        ``time`` is given like the times of ``update``; ``now`` gives it back.
+        """
+        if time is None:
+            raise InputError("advance(None); give the time to advance to")
         if self._window.kind == "arrivals":
             raise ParameterError("a window of arrivals moves with its arrivals only; advance() is for windows of time")
         self._advance(tick_of(time, self._window))
@@ -190,7 +201,8 @@ class Windowed(ABC, Generic[S]):
         if ticks.size != size:
             if ticks.size == 1 and np.ndim(times) == 0:
                 return np.full(size, ticks[0])
-            raise InputError(f"{size:,} keys but {ticks.size:,} times; give one time for each key, or one for all")
+            hint = " (a tuple is one key: give a list)" if size == 1 else ""
+            raise InputError(f"{size:,} keys but {ticks.size:,} times{hint}; give one time for each key, or one for all")
         return ticks
 
     def _hold(self, parts: Sequence[Held]) -> None:
@@ -240,20 +252,24 @@ class Windowed(ABC, Generic[S]):
             older, newer = between
         except (TypeError, ValueError):
             raise RangeError(f"between={between!r}: give two ages, the older first, as in ('2h', '1h')") from None
-        ages = self._age(older, "between"), self._age(newer, "between")
-        if ages[0] < ages[1]:
+        start, stop = self._age(older, "between"), self._age(newer, "between")
+        if start < stop:
             raise RangeError(f"between={between!r} runs backwards; give the older end first, as in ('2h', '1h')")
-        return ages[0], ages[1] or None
+        # An age of nothing means up to now; a date ends the range before it, also when it is now.
+        to_now = stop < 0 or (stop == 0 and not is_instant(newer))
+        return start, None if to_now else stop
 
     def _age(self, value: Any, name: str) -> int:
-        if is_instant(value) and self._window.kind == "time":
-            age = max(0, (self._now or 0) - tick_of(value, self._window)) if self._now is not None else 0
+        if name == "between" and is_instant(value) and self._window.kind == "time":
+            age = 0 if self._now is None else self._now - tick_of(value, self._window)
         else:
             try:
                 age = self._window.length(value)
             except ParameterError as error:
-                raise RangeError(f"{name}=: {error}") from error
-        if not 0 <= age <= self._window.ticks:
+                raise RangeError(f"{name}: {error}") from error
+            if age < 0:
+                raise RangeError(f"{name}={value!r} is negative; give an age, such as {self._window.text(1)!r}")
+        if age > self._window.ticks:
             longest = self._window.text(self._window.ticks)
             raise RangeError(
                 f"{name}={value!r} does not lie in the window of {longest}; ask for less, or build a longer window"

@@ -54,11 +54,12 @@ class EcmShape(Shape):
 class EcmSketch(Windowed[EcmShape]):
     """How often any key was seen lately, how two streams correlate, over a sliding window; mergeable across sites.
 
-    Build it by the guarantee: a point answer is off by at most ``eps`` times the arrivals in range, with probability
-    1 - ``delta``. ``query="inner"`` sizes it for inner products and self-joins instead. ``window`` is a duration
-    ("1h", with ``tick="1s"``), an integer when times are integers, or ``lt.arrivals(n)`` for the last n arrivals.
-    Memory is O(1/eps² · ln 1/delta · log arrivals) whatever the stream; an update costs O(ln 1/delta). Where merges are to
-    come, ``merge_height`` builds finer counters so that eps holds after so many levels of them.
+    Build it by the guarantee: a point answer about the last so long is off by at most ``eps`` times the arrivals in range,
+    with probability 1 - ``delta``; one about a range in the past, by ``eps`` times the arrivals since it began and since
+    it ended. ``query="inner"`` sizes it for inner products and self-joins instead. ``window`` is a duration ("1h", with
+    ``tick="1s"``), an integer when times are integers, or ``lt.arrivals(n)`` for the last n arrivals. Memory is
+    O(1/eps² · ln 1/delta · log arrivals) whatever the stream; an update costs O(ln 1/delta). Where merges are to come,
+    ``merge_height`` builds finer counters so that eps holds after so many levels of them.
 
     >>> sketch = EcmSketch(window="1h", eps=0.01, delta=0.01)
     >>> sketch.update(["/cart", "/", "/cart"], ["2026-01-01T12:00", "2026-01-01T12:20", "2026-01-01T12:30"])
@@ -132,8 +133,8 @@ class EcmSketch(Windowed[EcmShape]):
 
     @property
     def error(self) -> float:
-        """The error that its counters have now, merges included: h·eps_sw(1 + eps_sw) + eps_sw."""
-        return plan.merged_error(self._shape.eps_sw, self.merges)
+        """The error that its counters have now, merges included: h·eps_sw(1 + eps_sw) + eps_sw, or 0 if they are exact."""
+        return 0.0 if self.counter == "exact" else plan.merged_error(self._shape.eps_sw, self.merges)
 
     def __repr__(self) -> str:
         return (
@@ -146,7 +147,8 @@ class EcmSketch(Windowed[EcmShape]):
     def update(self, keys: Any, times: Any = None, counts: Any = None) -> None:
         """Count a column of keys at their times, ``counts`` times each; a scalar is a column of one.
 
-        Keys are text, bytes, integers or tuples of those, as lists, NumPy, pandas, polars or Arrow columns. A batch may
+        Keys are text, bytes, integers or tuples of those, as lists, NumPy, pandas, polars or Arrow columns. In a window of
+        arrivals leave the times out; there each row is one arrival, whatever its count. A batch may
         come in any order. What is older than the newest arrival already counted is late: held back and sorted in within
         ``lateness``, else refused into ``late``. The whole batch is checked before any of it is counted.
         """
@@ -195,7 +197,9 @@ class EcmSketch(Windowed[EcmShape]):
             found = np.empty((hashes.size, 3), np.int64)
             minima(hashes, self._words, self._width, table, found)
             low, value, high = found.T
-        total = self._total_in_range(ages).high[0]
+        total = self._total_in_range(ages).high[0]  # certain: no key can have more
+        high = np.minimum(high, total)
+        value = np.minimum(value, high)
         sure = np.ceil(without_collisions(low, total, self.width) * (1 - 1e-12)).astype(np.int64)
         return Estimates(value, np.minimum(sure, value), high, 1 - self.delta)
 

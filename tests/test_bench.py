@@ -1,0 +1,331 @@
+"""Every benchmark runs, on any stream that it is given, and says what it found as one JSON document. How fast is not asked."""
+
+import importlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from lately import __version__, cli
+
+ROOT = Path(__file__).parent.parent
+NAMES = ("speed", "memory", "error", "merge", "start")
+
+
+@pytest.fixture(autouse=True)
+def _as_from_the_root(monkeypatch):
+    """``lately bench`` puts the checkout on the path; afterwards it is gone again."""
+    monkeypatch.setattr(sys, "path", [str(ROOT), *sys.path])
+    for name in ("FORCE_COLOR", "PY_COLORS", "GITHUB_ACTIONS", "TTY_COMPATIBLE"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in {"NO_COLOR": "1", "COLUMNS": "200", "TERM": "xterm"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(cli, "_out", Console(width=200, color_system=None, force_terminal=False))
+
+
+def run(*args):
+    return CliRunner().invoke(cli.app, ["bench", *(str(arg) for arg in args)])
+
+
+def run_apart(*args):
+    command = [sys.executable, "-m", "lately.cli", "bench", *(str(arg) for arg in args)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT, timeout=300)
+
+
+def reports_of(text):
+    """The reports in the one JSON document that was printed; NaN and Infinity are not JSON."""
+    document = json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
+    assert list(document) == ["lately", "machine", "reports"]
+    assert document["lately"] == __version__
+    assert {"python", "numpy", "numba", "system", "cores"} == set(document["machine"])
+    return document["reports"]
+
+
+def assert_complete(report):
+    assert report["title"]
+    assert report["tables"]
+    assert all(table["title"] and table["rows"] for table in report["tables"])
+    assert report["notes"]
+    assert all(note.strip() for note in report["notes"])
+    assert report["verdicts"]
+    assert all(set(verdict) == {"claim", "measured", "wanted", "ok"} for verdict in report["verdicts"])
+    assert report["ok"] == all(verdict["ok"] for verdict in report["verdicts"])
+
+
+# -- all of them -------------------------------------------------------------------------------------------------------
+
+
+def test_these_are_all_benchmarks():
+    assert [name.value for name in cli.Benchmark] == [*NAMES, "all"]
+    helpers = {"__init__", "data", "report", "timing"}
+    assert {path.stem for path in (ROOT / "bench").glob("*.py")} == {*NAMES, *helpers}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_benchmark_runs(name):
+    done = run_apart(name, "--quick", "--json")
+    assert done.returncode == 0, done.stderr
+    reports = reports_of(done.stdout)
+    assert list(reports) == [name]
+    assert_complete(reports[name])
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "start"])
+def test_the_fewest_rows_that_may_be_asked_for_are_enough(name):
+    result = run(name, "--quick", "--json", "--rows", 1000)
+    assert result.exit_code == 0, result.output
+    assert_complete(reports_of(result.stdout)[name])
+
+
+def test_fewer_rows_are_wrong_usage():
+    result = run("memory", "--rows", 999)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "rows" in result.stderr
+
+
+def test_an_unknown_benchmark_is_wrong_usage():
+    result = run("luck")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "luck" in result.stderr
+
+
+# -- streams of one's own ----------------------------------------------------------------------------------------------
+
+
+def write(path, ts, key):
+    pq.write_table(pa.table({"ts": ts, "key": key}), path)
+    return path
+
+
+@pytest.fixture
+def stream(tmp_path):
+    rng = np.random.default_rng(2)
+    ts = 1_780_000_000 + np.sort(rng.integers(0, 3600, 20_000))
+    return write(tmp_path / "[my] stream.parquet", ts, [f"/page/{page}" for page in rng.zipf(1.3, 20_000)])
+
+
+def test_memory_of_a_file(stream):
+    result = run("memory", "--quick", "--json", "--data", stream)
+    assert result.exit_code == 0, result.output
+    report = reports_of(result.stdout)["memory"]
+    assert_complete(report)
+    assert f"20,000 rows of {stream.name}" in report["tables"][0]["title"]
+    rows = report["tables"][0]["rows"]
+    assert [(row["tick"], row["what"]) for row in rows] == [
+        (tick, what) for tick in ("row", "ts") for what in ("wave", "exphist", "randwave", "exact", "dict + deque, exact")
+    ]
+    assert {row["in window"] for row in rows} == {20_000}
+    assert all(row["live bytes"] > 0 for row in rows)
+
+
+def test_errors_on_a_file(stream):
+    result = run("error", "--quick", "--json", "--data", stream)
+    assert result.exit_code == 0, result.output
+    report = reports_of(result.stdout)["error"]
+    assert_complete(report)
+    rows = report["tables"][0]["rows"]
+    assert {(row["query"], row["counter"], row["tick"]) for row in rows} == {
+        *((query, counter, tick) for query in ("point", "inner") for counter in ("wave", "exphist") for tick in ("row", "ts")),
+        ("point", "randwave", "row"),
+    }
+    for row in rows:
+        assert 0 <= row["average"] <= row["maximum"]
+        if row["counter"] != "randwave":  # theirs are drawn anew each time
+            assert row["average"] <= row["eps"]
+            assert row["beyond eps"] <= 0.15
+    assert all(verdict["ok"] for verdict in report["verdicts"] if "randwave" not in verdict["claim"])
+
+
+def test_what_people_see_names_the_file(stream):
+    result = run("memory", "--quick", "--rows", 2000, "--data", stream)
+    assert result.exit_code == 0, result.output
+    assert f"2,000 rows of {stream.name}" in " ".join(result.stdout.split())
+    assert "what was promised" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("ts", "key"),
+    [
+        (pa.array(np.arange(2000), pa.timestamp("ms", "UTC")), pa.array(np.arange(2000) % 7)),
+        (np.full(2000, 5), pa.array(["a", "b"] * 1000).dictionary_encode()),
+        (np.arange(2000, dtype=np.uint32), pa.array([b"a"] * 2000)),
+        (np.arange(1), ["alone"]),
+    ],
+    ids=["timestamps and integers", "one second, dictionary", "unsigned and bytes", "one row"],
+)
+@pytest.mark.parametrize("name", ["memory", "error"])
+def test_files_of_every_kind(name, ts, key, tmp_path):
+    result = run(name, "--quick", "--json", "--data", write(tmp_path / "s.parquet", ts, key))
+    assert result.exit_code == 0, result.output
+    assert reports_of(result.stdout)[name]["tables"]
+
+
+def test_the_plot_is_drawn(stream, tmp_path):
+    result = run("error", "--quick", "--json", "--rows", 2000, "--data", stream, "--plot", tmp_path / "plots" / "here")
+    assert result.exit_code == 0, result.output
+    picture = tmp_path / "plots" / "here" / "error.png"
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert f"Plot: {picture}" in reports_of(result.stdout)["error"]["notes"]
+
+
+def broken(path):
+    """A file whose footer is fine and whose pages are not."""
+    write(path, np.arange(20_000), [f"key {i % 999}" for i in range(20_000)])
+    blob = bytearray(path.read_bytes())
+    blob[40:4000] = bytes(3960)
+    path.write_bytes(blob)
+
+
+BAD = {
+    "missing": (lambda path: None, "no such file"),
+    "folder": (lambda path: path.mkdir(), "no such file"),
+    "empty": (lambda path: path.touch(), "not a Parquet file"),
+    "text": (lambda path: path.write_text("ts,key\n1,a\n"), "not a Parquet file"),
+    "a footer of nothing": (lambda path: path.write_bytes(b"PAR1" + bytes(100) + b"PAR1"), "not a Parquet file"),
+    "broken": (broken, "cannot be read"),
+    "no rows": (lambda path: write(path, pa.array([], pa.int64()), pa.array([], pa.string())), "no rows"),
+    "other columns": (lambda path: pq.write_table(pa.table({"time": [1], "key": ["a"]}), path), "no column ts"),
+    "null times": (lambda path: write(path, pa.array([1, None]), ["a", "b"]), "nulls"),
+    "null keys": (lambda path: write(path, [1, 2], ["a", None]), "nulls"),
+    "backwards": (lambda path: write(path, [2, 1], ["a", "b"]), "backwards"),
+    "times as text": (lambda path: write(path, ["1", "2"], ["a", "b"]), "type string"),
+    "lists as keys": (lambda path: write(path, [1, 2], [["a"], ["b"]]), "type list"),
+}
+
+
+@pytest.mark.parametrize(("make", "named"), BAD.values(), ids=BAD)
+def test_a_bad_file_ends_in_one_line(make, named, tmp_path):
+    path = tmp_path / "bad.parquet"
+    make(path)
+    result = run("memory", "--quick", "--json", "--data", path)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith("lately: ")
+    assert result.stderr.count("\n") == 1
+    assert path.name in result.stderr
+    assert named in result.stderr
+
+
+def test_a_bad_file_ends_in_one_line_in_a_process_of_its_own(tmp_path):
+    path = tmp_path / "bad.parquet"
+    path.write_bytes(b"PAR1" + bytes(100) + b"PAR1")
+    done = run_apart("error", "--quick", "--data", path)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "Traceback" not in done.stderr
+    assert [line.startswith(f"lately: {path}") for line in done.stderr.splitlines()] == [True]
+
+
+def test_too_short_a_stream_for_merging_is_refused(tmp_path):
+    path = write(tmp_path / "short.parquet", np.arange(999), ["a"] * 999)
+    result = run("merge", "--quick", "--json", "--data", path)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr.startswith("lately: short.parquet has 999 rows")
+    assert result.stderr.count("\n") == 1
+
+
+def test_merging_a_stream_on_which_nothing_is_ever_off(tmp_path):
+    path = write(tmp_path / "same.parquet", np.arange(1000), ["a"] * 1000)
+    result = run("merge", "--quick", "--json", "--data", path)
+    assert result.exit_code == 0, result.output
+    assert_complete(reports_of(result.stdout)["merge"])
+
+
+# -- promises ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def found(monkeypatch):
+    """Benchmarks that take no time and find what the test says; the names of those that ran."""
+    ran = []
+    report = importlib.import_module("bench.report")
+
+    def pretend(measured):
+        for name in NAMES:
+
+            def find(options, name=name):
+                ran.append(name)
+                table = report.Table("a table", {"what": "", "how many": ","}, [("thing", 1234), ("nothing", None)])
+                verdict = report.Verdict.at_most(f"a claim of {name}", measured.get(name, 0), 1)
+                return report.Report(f"About {name}", [table], ["a note"], [verdict])
+
+            monkeypatch.setattr(importlib.import_module(f"bench.{name}"), "run", find)
+        return ran
+
+    return pretend
+
+
+def test_all_runs_one_after_the_other(found):
+    ran = found({})
+    result = run("all", "--json")
+    assert result.exit_code == 0, result.output
+    reports = reports_of(result.stdout)
+    assert list(reports) == ran == list(NAMES)
+    for name, report in reports.items():
+        assert_complete(report)
+        assert report["title"] == f"About {name}"
+        assert report["tables"][0]["rows"] == [{"what": "thing", "how many": 1234}, {"what": "nothing", "how many": None}]
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]], ids=["table", "json"])
+def test_a_missed_promise_is_exit_code_3_unless_quick(options, found):
+    found({"merge": 2})
+    assert run("all", *options).exit_code == 3
+    assert run("merge", *options).exit_code == 3
+    assert run("memory", *options).exit_code == 0
+    assert run("merge", "--quick", *options).exit_code == 0
+
+
+def test_what_people_see_is_what_was_found(found):
+    found({"merge": 2})
+    text = run("all").stdout
+    for name in NAMES:
+        assert f"About {name}" in text
+        (line,) = (line for line in text.splitlines() if f"a claim of {name}" in line)
+        assert line.split()[-1] == ("MISSED" if name == "merge" else "kept")
+    assert "1,234" in text
+    assert "a note" in text
+
+
+@pytest.mark.parametrize(
+    ("kind", "measured", "limit", "ok"),
+    [
+        ("at_least", 3, 3, True),
+        ("at_least", 2.9, 3, False),
+        ("at_most", 3, 3, True),
+        ("at_most", 3.1, 3, False),
+        ("below", 2.9, 3, True),
+        ("below", 3, 3, False),
+        ("at_most", float("nan"), 3, False),
+    ],
+)
+def test_verdicts(kind, measured, limit, ok):
+    verdict = getattr(importlib.import_module("bench.report").Verdict, kind)("a claim", measured, limit)
+    assert verdict.ok is ok
+    assert verdict.wanted.endswith(" 3")
+
+
+def test_contestants_take_turns_and_the_best_turn_counts(monkeypatch):
+    timing = importlib.import_module("bench.timing")
+    ran, now = [], [0]
+    seconds = {"a": iter([1, 5, 4]), "b": iter([1, 7, 8])}  # the first turn only warms up
+
+    def contestant(name):
+        def run():
+            ran.append(name)
+            now[0] += next(seconds[name])
+
+        def prepare():
+            now[0] += 100  # is not measured
+            return run
+
+        return prepare
+
+    monkeypatch.setattr(timing, "perf_counter", lambda: now[0])
+    assert timing.race(2, {name: contestant(name) for name in seconds}) == {"a": 4, "b": 7}
+    assert ran == ["a", "b"] * 3
