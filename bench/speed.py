@@ -166,12 +166,17 @@ def _rivals(report: Report, options: Options, keys: Any) -> None:
     key_list, time_list = keys.tolist(), times.tolist()
     ours = {
         "columns": ("EcmSketch, NumPy columns", keys.size, _feed(keys, times, lambda: _sketch(0.1))),
+        "plain": (
+            "CountMin, NumPy column (no window)",
+            keys.size,
+            _feed(keys, None, lambda: lt.CountMin(eps=0.1 / 1.1, delta=DELTA)),
+        ),
         "lists": ("EcmSketch, Python lists", keys.size, _feed(key_list, time_list, lambda: _sketch(0.1))),
         "single": ("EcmSketch, one call per key", few.size, lambda: lambda: _one_by_one(few.tolist())),
         "counter": ("WindowCounter, NumPy column (one counter, no keys)", keys.size, lambda: lambda: _window_counter(times)),
     }
     theirs = {
-        "datasketches": ("datasketches count_min_sketch (no window)", "columns", keys.size, _datasketches(key_list)),
+        "datasketches": ("datasketches count_min_sketch (no window)", "plain", keys.size, _datasketches(key_list)),
         "dict": (
             "exact dict + deque (keeps every arrival)",
             "columns",
