@@ -26,7 +26,7 @@ LONG = (
 @pytest.mark.parametrize(
     ("folder", "without"),
     [
-        ("counters", (*LONG, "loses_nothing and randwave", "batches and randwave")),
+        ("counters", (*LONG, "loses_nothing and randwave", "batches and randwave", "rebasing and randwave")),
         ("sketches", (*LONG, "within_the_plan")),
         ("laws", (*LONG, "randwave", "commutes", "disjoint")),
     ],

@@ -76,6 +76,30 @@ def test_state_does_not_depend_on_batches(family, stream, span, eps, pieces):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("merged", [False, True])
+@given(stream=streams(most=200), span=spans, eps=st.sampled_from([0.5, 0.3]), share=st.floats(0, 1))
+def test_rebasing_moves_stamps_and_nothing_else(family, merged, stream, span, eps, share):
+    array, now, _ = build(family, stream, span, eps)
+    if merged:
+        array = array.merged([array], [0, 0], now - span)
+    shift = int(share * (now - span - 1))  # everything inside the window stays after the new origin
+    moved = array.copy()
+    moved.rebase(shift)
+    for since in stamps_asked(now, span, 8):
+        for mine, its in zip(array.all_since(since), moved.all_since(since - shift), strict=True):
+            assert (mine == its).all()
+    more = make(6, 60, 3, 2, 0, start=now)
+    array.add(more.cells, more.ticks.astype(np.uint32))
+    moved.add(more.cells, (more.ticks - shift).astype(np.uint32))
+    written = []
+    for one, end in ((array, int(more.ticks[-1])), (moved, int(more.ticks[-1]) - shift)):
+        out = Writer()
+        one.write(out, end)
+        written.append(out.bytes())
+    assert written[0] == written[1]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
 @given(stream=streams(most=200), span=spans, eps=st.sampled_from([0.5, 0.3]))
 def test_bytes_bring_the_same_answers_back(family, stream, span, eps):
     array, now, _ = build(family, stream, span, eps)

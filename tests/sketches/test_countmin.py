@@ -62,6 +62,21 @@ def test_extracted_ranges_add_up_over_sites_without_merge_error():
     assert int(union @ union) in merged.self_join()
 
 
+@given(seed=st.integers(0, 999), last=st.integers(1, 1000), counter=st.sampled_from(["wave", "exphist", "exact"]))
+def test_extracted_numbers_keep_the_error_they_state(seed, last, counter):
+    stream = make(seed, 1500, 30, 1, 5)
+    sketch = lt.EcmSketch(window=1000, eps=0.2, delta=0.1, counter=counter)
+    sketch.update(stream.cells, stream.ticks, stream.counts)
+    merged = lt.merge([sketch, sketch])
+    inside = stream.ticks >= stream.ticks[-1] - last
+    union = np.bincount(stream.cells[inside], stream.weights[inside], minlength=30).astype(int)
+    for source, times in ((sketch, 1), (merged, 2)):
+        extracted = source.extract(last)
+        table = times * count_min({k: int(c) for k, c in enumerate(union)}, extracted._words, extracted.width)
+        assert (np.abs(extracted.table - table) <= extracted.error * table + 1e-9).all()
+    assert (sketch.extract(last).error == 0) == (counter == "exact")
+
+
 def test_what_does_not_fit_is_refused():
     one = lt.CountMin(eps=0.1, delta=0.1)
     for other, says in (

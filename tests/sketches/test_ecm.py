@@ -553,6 +553,13 @@ def test_ranges_by_dates_are_half_open_wherever_now_is():
     assert sketch.now == at(1009)
 
 
+def test_ranges_in_the_past_are_extracted_from_exact_counters_only():
+    sketch, twin = build("integer", 100)
+    feed(sketch, twin, make(0, 50, 5, 1, 0))
+    with pytest.raises(lt.QueryError, match=r"ask the sketch itself, or extract\(last=…\)"):
+        sketch.extract(between=(50, 20))
+
+
 def test_no_key_has_more_than_all_of_them():
     """A short range long ago is the difference of two large answers; the total still bounds it."""
     sketch = lt.EcmSketch(window="1h", eps=0.05, delta=0.01)

@@ -72,9 +72,8 @@ class PositionalArray(CounterArray):
         return twin
 
     def rebase(self, shift: int) -> None:
-        for array in self._state:
-            if array.dtype == np.uint32:
-                array[...] = np.where(array > shift, array - np.uint32(min(shift, 2**32 - 1)), 0)
+        for stamps in (self.first, self.rings):
+            stamps[...] = np.where(stamps > shift, stamps - np.uint32(min(shift, MAX_STAMP)), 0)
 
     def _fresh(self) -> Self:
         return type(self)(self.cells, self.span, self.eps)

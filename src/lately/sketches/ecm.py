@@ -233,11 +233,17 @@ class EcmSketch(Windowed[EcmShape]):
         return Estimate(float(rows[1]), min(low, float(rows[1])), float(rows[2]), 1 - max(self.delta, other.delta))
 
     def extract(self, last: Duration | None = None, between: tuple[Any, Any] | None = None) -> CountMin:
-        """The plain Count-Min of a range: width·depth numbers, which add up over sites without any merge error."""
-        array = self._counters[0]
+        """The plain Count-Min of a range: width·depth numbers, which add up over sites without any merge error.
+
+        Each number is within ``CountMin.error`` of its truth. A range in the past is a difference of two estimates, which has
+        no such relative error, so ``between`` is for exact counters only.
+        """
+        array, exact = self._counters[0], self.counter == "exact"
+        if between is not None and not exact:
+            raise QueryError("extract(between=…) has no relative error to give; ask the sketch itself, or extract(last=…)")
         values = self._cells_in_range(None, self._range(last, between)).value
-        error = (1 + array.eps) ** (array.height + 1) - 1
-        return CountMin._of(self.width, self.depth, self.delta, self._shape.seed, min(error, 0.999), values)
+        error = 0.0 if exact else min((1 + array.eps) ** (array.height + 1) - 1, 0.999)
+        return CountMin._of(self.width, self.depth, self.delta, self._shape.seed, error, values)
 
     def _cells_in_range(self, cells: NDArray[np.uint32] | None, ages: tuple[int, int | None], now: int | None = None) -> Bounds:
         chosen = np.arange(self._counters[0].cells, dtype=np.uint32) if cells is None else cells
