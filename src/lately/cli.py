@@ -329,7 +329,7 @@ def _show_tour(result: dict[str, Any]) -> None:
     hot.add_column("last")
     for name in ("exact", "estimate", "low", "high"):
         hot.add_column(name, justify="right", no_wrap=True)
-    hot.add_column("within")
+    hot.add_column("within", no_wrap=True, min_width=6)
     for line in result["hottest"]:
         if line["last"] != result["hottest"][len(hot.rows) - 1]["last"]:
             hot.add_section()
