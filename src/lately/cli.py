@@ -325,11 +325,12 @@ def _hot_now(names: list[str], merged: lt.EcmSketch) -> Table:
 
 def _show_tour(result: dict[str, Any]) -> None:
     hot = Table(title="hottest paths at all four sites, from the merged sketches", title_justify="left", box=SIMPLE_HEAD)
+    hot.padding = (0, 2, 0, 0)
     hot.add_column("path", no_wrap=True)
-    hot.add_column("last")
+    hot.add_column("last", no_wrap=True)
     for name in ("exact", "estimate", "low", "high"):
         hot.add_column(name, justify="right", no_wrap=True)
-    hot.add_column("within", no_wrap=True, min_width=6)
+    hot.add_column("ok", no_wrap=True)
     for line in result["hottest"]:
         if line["last"] != result["hottest"][len(hot.rows) - 1]["last"]:
             hot.add_section()

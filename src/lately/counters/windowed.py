@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from datetime import datetime, timedelta
-from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 
@@ -23,10 +23,11 @@ from lately.core.codec import Reader, Writer
 from lately.core.columns import Ints, arrival_counts
 from lately.core.durations import Duration, Window
 from lately.core.errors import InputError, MergeError, ParameterError, RangeError
-from lately.core.jit import kernel, tell_if_cold
-from lately.core.keys import HashedKeys, Hashes, Keys, all_hashes
+from lately.core.jit import tell_if_cold
+from lately.core.keys import HashedKeys, Keys, all_hashes
 from lately.core.times import EPOCH, check_tick, is_instant, tick_of, ticks_of
 from lately.counters.base import MAX_COUNT, MAX_STAMP, Bounds, CounterArray, Counts, Stamps
+from lately.counters.order import Held, is_sorted, stamp
 from lately.counters.shape import Shape, write_shape
 
 #: Bounds widen with every level; far before this they say nothing.
@@ -34,35 +35,6 @@ MAX_HEIGHT = 255
 
 #: Arrivals are counted in blocks of this many: large enough to forget the calls, small enough to stay in the cache.
 BLOCK = 16_384
-
-
-class Held(NamedTuple):
-    """Arrivals held back because earlier ones may still come, in time order."""
-
-    ticks: Ints
-    hashes: Hashes
-    counts: Counts
-
-    @classmethod
-    def nothing(cls) -> "Held":
-        return cls(np.empty(0, np.int64), np.empty(0, np.uint64), np.empty(0, np.int64))
-
-
-@kernel
-def _is_sorted(values: Ints) -> bool:
-    for start in range(0, values.size - 1, 1024):
-        falls = 0
-        for i in range(start, min(start + 1024, values.size - 1)):
-            falls += values[i + 1] < values[i]  # no branch, so that it runs on whole vectors
-        if falls:
-            return False
-    return True
-
-
-@kernel
-def _stamp(ticks: Ints, origin: Any, out: Stamps) -> None:
-    for i in range(ticks.size):
-        out[i] = np.uint32(ticks[i] - origin)
 
 
 S = TypeVar("S", bound=Shape)
@@ -160,7 +132,7 @@ class Windowed(ABC, Generic[S]):
         if self._taken + arrived > MAX_COUNT:
             raise InputError(f"{self._taken + arrived:,} arrivals in all, more than 2**62; scale the counts down")
 
-        order = None if _is_sorted(ticks) else np.argsort(ticks, kind="stable")
+        order = None if is_sorted(ticks) else np.argsort(ticks, kind="stable")
         for end in (0, -1):
             check_tick(int(ticks[end if order is None else order[end]]))
         floor = None if self._now is None else self._now - self._lateness
@@ -186,7 +158,7 @@ class Windowed(ABC, Generic[S]):
         self._see(int(ticks[0]))
         self._see(int(ticks[-1]))
         if self._lateness:
-            self._hold([self._held, Held(ticks, hashes, chosen)])
+            self._held = Held.together([self._held, Held(ticks, hashes, chosen)])
             self._release()
         else:
             self._apply(HashedKeys(hashes), ticks, None if checked is None else chosen)
@@ -205,21 +177,11 @@ class Windowed(ABC, Generic[S]):
             raise InputError(f"{size:,} keys but {ticks.size:,} times{hint}; give one time for each key, or one for all")
         return ticks
 
-    def _hold(self, parts: Sequence[Held]) -> None:
-        ticks = np.concatenate([part.ticks for part in parts])
-        hashes = np.concatenate([part.hashes for part in parts])
-        counts = np.concatenate([part.counts for part in parts])
-        order = np.argsort(ticks, kind="stable")
-        self._held = Held(ticks[order], hashes[order], counts[order])
-
     def _release(self) -> None:
         """Count what can no longer be overtaken."""
         if self._held.ticks.size and self._now is not None:
-            ready = int(np.searchsorted(self._held.ticks, self._now - self._lateness, "right"))
-            ticks, hashes, counts = self._held
-            self._held = Held(ticks[ready:].copy(), hashes[ready:].copy(), counts[ready:].copy())
-            ticks, hashes, counts = ticks[:ready], hashes[:ready], counts[:ready]
-            self._apply(HashedKeys(hashes), ticks, counts)
+            due, self._held = self._held.split(self._now - self._lateness)
+            self._apply(HashedKeys(due.hashes), due.ticks, due.counts)
 
     def _apply(self, keys: Keys, ticks: Ints, counts: Counts | None) -> None:
         """Count arrivals in time order, block by block, moving the origin on where stamps would run over."""
@@ -236,7 +198,7 @@ class Windowed(ABC, Generic[S]):
                 self._origin = origin
                 continue
             stamps = room[: stop - start]
-            _stamp(ticks[start:stop], self._origin, stamps)
+            stamp(ticks[start:stop], self._origin, stamps)
             self._count(keys, start, stamps, None if counts is None else counts[start:stop])
             start = stop
 
@@ -335,7 +297,7 @@ class Windowed(ABC, Generic[S]):
         result._now, result._origin = now, origin
         result._taken = sum(one._taken for one in everyone)
         result._late = min(sum(one._late for one in everyone), MAX_COUNT)
-        result._hold([one._held for one in started])
+        result._held = Held.together([one._held for one in started])
         return result
 
     def _at(self, now: int) -> Self:

@@ -1,0 +1,57 @@
+"""Putting arrivals in order: is a batch sorted, what must be held back, what stamp does a tick get."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lately.core.columns import Ints
+from lately.core.jit import kernel
+from lately.core.keys import Hashes
+from lately.counters.base import Counts, Stamps
+
+
+class Held(NamedTuple):
+    """Arrivals held back because earlier ones may still come, in time order."""
+
+    ticks: Ints
+    hashes: Hashes
+    counts: Counts
+
+    @classmethod
+    def nothing(cls) -> "Held":
+        return cls(np.empty(0, np.int64), np.empty(0, np.uint64), np.empty(0, np.int64))
+
+    @classmethod
+    def together(cls, parts: Sequence["Held"]) -> "Held":
+        """Several in one, in time order."""
+        ticks = np.concatenate([part.ticks for part in parts])
+        hashes = np.concatenate([part.hashes for part in parts])
+        counts = np.concatenate([part.counts for part in parts])
+        order = np.argsort(ticks, kind="stable")
+        return cls(ticks[order], hashes[order], counts[order])
+
+    def split(self, tick: int) -> tuple["Held", "Held"]:
+        """What came up to this tick, and what came after."""
+        ticks, hashes, counts = self
+        at = int(np.searchsorted(ticks, tick, "right"))
+        return Held(ticks[:at], hashes[:at], counts[:at]), Held(ticks[at:].copy(), hashes[at:].copy(), counts[at:].copy())
+
+
+@kernel
+def is_sorted(values: Ints) -> bool:
+    """Whether no value is smaller than the one before."""
+    for start in range(0, values.size - 1, 1024):
+        falls = 0
+        for i in range(start, min(start + 1024, values.size - 1)):
+            falls += values[i + 1] < values[i]  # no branch, so that it runs on whole vectors
+        if falls:
+            return False
+    return True
+
+
+@kernel
+def stamp(ticks: Ints, origin: Any, out: Stamps) -> None:
+    """Ticks as stamps since an origin."""
+    for i in range(ticks.size):
+        out[i] = np.uint32(ticks[i] - origin)
