@@ -121,3 +121,13 @@ def test_trees_of_merges_do_not_drift(counter):
     errors = [(counters[0].count(last=int(last)).value - (last + 1)) / (last + 1) for last in lasts]
     assert abs(np.mean(errors)) < 0.04  # without care for where lumps end it is -0.07
     assert np.mean(np.abs(errors)) < 0.07
+
+
+@pytest.mark.parametrize("counter", ["wave", "exphist"])
+def test_the_loosest_eps_can_be_merged_too(counter):
+    """Found by forged bytes: just below 1 a wave had one entry a level, and merging it divided by zero."""
+    one = lt.WindowCounter(window=100, eps=np.nextafter(1, 0), counter=counter)
+    one.add(np.arange(300))
+    for merged in (one | one, (one | one) | one):
+        assert merged.count(last=50).low <= 102
+        assert 51 * (3 if merged.merges == 2 else 2) in merged.count(last=50)

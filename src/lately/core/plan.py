@@ -130,8 +130,11 @@ def total_error(eps_sw: float) -> float:
 
 
 def wave_capacity(eps: float) -> int:
-    """Entries per level of a wave: (1/eps + 1)/2 of them, rounded up to a power of two so that an index is a mask."""
-    return 1 << (math.ceil((1 / eps + 1) / 2) - 1).bit_length()
+    """Entries per level of a wave: (1/eps + 1)/2 of them, rounded up to a power of two so that an index is a mask.
+
+    Two at the least: with one, merging could move all of a range's arrivals out of it.
+    """
+    return max(2, 1 << (math.ceil((1 / eps + 1) / 2) - 1).bit_length())
 
 
 def exphist_capacity(eps: float) -> int:
