@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from rich.console import Console
 from typer.testing import CliRunner
 
 from lately import __version__, cli
@@ -20,14 +19,9 @@ NAMES = ("speed", "memory", "error", "merge", "start")
 
 
 @pytest.fixture(autouse=True)
-def _as_from_the_root(monkeypatch):
+def _as_from_the_root(monkeypatch, wide_and_plain):
     """``lately bench`` puts the checkout on the path; afterwards it is gone again."""
     monkeypatch.setattr(sys, "path", [str(ROOT), *sys.path])
-    for name in ("FORCE_COLOR", "PY_COLORS", "GITHUB_ACTIONS", "TTY_COMPATIBLE"):
-        monkeypatch.delenv(name, raising=False)
-    for name, value in {"NO_COLOR": "1", "COLUMNS": "200", "TERM": "xterm"}.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setattr(cli, "_out", Console(width=200, color_system=None, force_terminal=False))
 
 
 def run(*args):

@@ -22,14 +22,7 @@ COUNTERS = ("wave", "exphist", "randwave", "exact")
 COMMANDS = ("plan", "inspect", "bench", "demo")
 
 
-@pytest.fixture(autouse=True)
-def _wide_and_plain(monkeypatch):
-    """Tables as they look where there is room, whatever terminal the tests run in."""
-    for name in ("FORCE_COLOR", "PY_COLORS", "GITHUB_ACTIONS", "TTY_COMPATIBLE"):
-        monkeypatch.delenv(name, raising=False)
-    for name, value in {"NO_COLOR": "1", "COLUMNS": "200", "TERM": "xterm"}.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setattr(cli, "_out", Console(width=200, color_system=None, force_terminal=False))
+pytestmark = pytest.mark.usefixtures("wide_and_plain")
 
 
 def run(*args):
