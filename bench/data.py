@@ -1,4 +1,4 @@
-"""The streams that the benchmarks run on: synthetic Zipf keys, or the columns ts and key of a Parquet file."""
+"""The streams that the benchmarks run on: synthetic keys and delays, or the columns ts, key and value of a Parquet file."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,9 +14,11 @@ import lately as lt
 from bench.report import Options
 
 Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
 
 UNIVERSE = 1_000_000
 BATCH = 1_000_000
+DAY = 86_400
 
 
 def zipf(rows: int, *, exponent: float = 1.1, universe: int = UNIVERSE, seed: int = 7) -> Ints:
@@ -69,13 +71,40 @@ def stream(options: Options, rows: int, quick: int) -> Stream:
     return Stream("synthetic Zipf(1.1)", zipf(size, universe=universe), texts(universe), None)
 
 
+@dataclass(frozen=True)
+class Numbers:
+    """Numbers in order of arrival, and the second of each."""
+
+    name: str
+    values: Floats
+    seconds: Ints
+
+    def __len__(self) -> int:
+        return int(self.values.size)
+
+
+def numbers(options: Options, rows: int, quick: int) -> Numbers:
+    """The values of the file that was given, where it has some, or synthetic delays; at most so many."""
+    size = options.size(rows, quick)
+    found = None if options.data is None else values_from_parquet(options.data, size)
+    return delays(size) if found is None else found
+
+
+def delays(rows: int, *, seed: int = 7) -> Numbers:
+    """Whole minutes, as flights are late: most of them hardly, a few by hours, and some days are worse than others."""
+    rng = np.random.default_rng(seed)
+    seconds = np.sort(rng.integers(0, 181 * DAY, rows))
+    late = rng.exponential(30.0, rows) * rng.gamma(2.0, 0.5, 181)[seconds // DAY] * (rng.random(rows) < 0.4)
+    return Numbers("synthetic delays", np.rint(rng.normal(-6.0, 10.0, rows) + late), seconds)
+
+
 def from_parquet(path: Path, rows: int) -> Stream:
     """The columns ts (whole seconds, or a timestamp) and key (text, bytes or integers) of a file, in its order."""
     file = _open(path)
     missing = {"ts", "key"} - set(file.schema_arrow.names)
     if missing:
         raise lt.InputError(f"{path} has no column {' and no column '.join(sorted(missing))}; give a file with ts and key")
-    table = _read(file, path, rows)
+    table = _read(file, path, rows, ["ts", "key"])
     if not table.num_rows:
         raise lt.InputError(f"{path} has no rows; give a file with some")
     if table["ts"].null_count or table["key"].null_count:
@@ -87,6 +116,19 @@ def from_parquet(path: Path, rows: int) -> Stream:
     return Stream(path.name, codes, _as_text(encoded.dictionary), _seconds(table["ts"], path))
 
 
+def values_from_parquet(path: Path, rows: int) -> Numbers | None:
+    """The columns ts and value of a file without the rows that have no number, or None if no row has one."""
+    file = _open(path)
+    names = file.schema_arrow.names
+    kind = file.schema_arrow.field("value").type if {"ts", "value"} <= set(names) else pa.null()
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        return None
+    table = _read(file, path, rows, ["ts", "value"])
+    values = table["value"].cast(pa.float64(), safe=False).to_numpy()  # null becomes NaN
+    known = np.isfinite(values)
+    return Numbers(path.name, values[known], _seconds(table["ts"], path)[known]) if known.any() else None
+
+
 def _open(path: Path) -> pq.ParquetFile:
     try:
         return pq.ParquetFile(path)
@@ -96,18 +138,18 @@ def _open(path: Path) -> pq.ParquetFile:
         raise lt.InputError(f"{path} is not a Parquet file: {str(error).strip()}") from error
 
 
-def _read(file: pq.ParquetFile, path: Path, rows: int) -> pa.Table:
+def _read(file: pq.ParquetFile, path: Path, rows: int, columns: list[str]) -> pa.Table:
     """The first so many rows, without reading much more of the file."""
     batches, left = [], rows
     try:
-        for batch in file.iter_batches(batch_size=2**18, columns=["ts", "key"]):
+        for batch in file.iter_batches(batch_size=2**18, columns=columns):
             batches.append(batch.slice(0, left))
             left -= batches[-1].num_rows
             if left == 0:
                 break
     except (pa.ArrowException, OSError) as error:
         raise lt.InputError(f"{path} cannot be read: {error}") from error
-    return pa.Table.from_batches(batches, file.schema_arrow.empty_table().select(["ts", "key"]).schema)
+    return pa.Table.from_batches(batches, file.schema_arrow.empty_table().select(columns).schema)
 
 
 def _as_text(keys: Any) -> pa.Array:

@@ -151,7 +151,7 @@ def _entries(sketches: list[lt.EcmSketch]) -> tuple[Any, Any]:
     """The cell and the stamp of every entry that the cells of these sketches retain inside the window."""
     cells, stamps = [], []
     for sketch in sketches:
-        array = sketch._counters[0]
+        array = sketch._parts[0]
         walk = array._walk(array.live_from(sketch._now - sketch._origin))
         kept = walk.places >= 0
         cells.append(np.repeat(np.arange(array.cells, dtype=np.uint32), np.diff(walk.offsets))[kept])

@@ -133,3 +133,153 @@ def count_min(frequencies, words, width):
 def hoeffding(trials, p, doubt=1e-9):
     """More failures than this in so many trials of probability p have a chance below ``doubt``."""
     return trials * p + math.sqrt(trials * math.log(1 / doubt) / 2)
+
+
+@dataclass
+class NaiveSharedRow:
+    """A row of shared waves that forgets nothing: each arrival with the levels of the numbers that its cell gave it."""
+
+    numbers: list[int]  # the last number that each cell gave; at first its phase
+    arrivals: list[tuple[int, int, Counter]] = field(default_factory=list)
+
+    def add(self, stamp, cell, count=1):
+        levels = Counter()
+        for _ in range(count):
+            self.numbers[cell] += 1
+            levels[(self.numbers[cell] & -self.numbers[cell]).bit_length() - 1] += 1
+        self.arrivals.append((stamp, cell, levels))
+
+    def notes(self, level, top):
+        """What is noted on a level, oldest first, as (stamp, cell, run); the top takes all higher levels too."""
+        found = []
+        for stamp, cell, levels in self.arrivals:
+            run = sum(levels.values()) - sum(levels[i] for i in range(top)) if level == top else levels[level]
+            if run:
+                found.append((stamp, cell, run))
+        return found
+
+    def retained(self, levels, size):
+        """For each of so many levels the newest ``size`` notes; at the top all."""
+        top = levels - 1
+        return [self.notes(level, top)[-size if level < top else 0 :] for level in range(levels)]
+
+    def lost(self, levels, size):
+        """For each level the stamp of the newest note that is not retained, or 0."""
+        newest = [max((stamp for stamp, _, _ in self.notes(i, levels - 1)[:-size]), default=0) for i in range(levels - 1)]
+        return [*newest, 0]
+
+    def since(self, cell, stamp, levels, size):
+        """(low, value, high) that these notes leave, found by trying every count."""
+        finest = max((level + 1 for level, lost in enumerate(self.lost(levels, size)) if lost >= stamp), default=0)
+        kept = self.retained(levels, size)[finest:]
+        passed = sum(run for level in kept for s, c, run in level if s >= stamp and c == cell)
+        newest, most = self.numbers[cell], sum(sum(x.values()) for _, c, x in self.arrivals if c == cell)
+        fitting = [c for c in range(most + 1) if (newest >> finest) - ((newest - c) >> finest) == passed]
+        return fitting[0], passed << finest, fitting[-1]
+
+
+def quantile(frequencies, q):
+    """The least key up to which a share of q came, and at least one arrival."""
+    wanted, seen = max(q * sum(frequencies.values()) - 1e-9, 1), 0
+    for key in sorted(frequencies):
+        seen += frequencies[key]
+        if seen >= wanted:
+            return key
+    raise ValueError("nothing came")
+
+
+def between_keys(frequencies, lo, hi):
+    """How many arrivals had a key from lo to hi."""
+    return sum(count for key, count in frequencies.items() if lo <= key <= hi)
+
+
+def second_moment(frequencies):
+    return sum(count * count for count in frequencies.values())
+
+
+def entropy(frequencies):
+    """In bits."""
+    total = sum(frequencies.values())
+    return sum(-count / total * math.log2(count / total) for count in frequencies.values() if count)
+
+
+def hierarchical(frequencies, bits, step, least):
+    """Prefixes that are heavy without the heavy ones below them, as (prefix, bits, count, own), from the keys up.
+
+    The discounted hierarchical heavy hitters of Cormode et al.: what is listed takes its arrivals away from what lies above.
+    """
+    left, listed = Counter(frequencies), []
+    for shift in range(0, bits, step):
+        own, count = Counter(), Counter()
+        for key in frequencies:
+            own[key >> shift] += left[key]
+            count[key >> shift] += frequencies[key]
+        heavy = sorted(prefix for prefix in own if own[prefix] >= least)
+        listed += [(prefix << shift, bits - shift, count[prefix], own[prefix]) for prefix in heavy]
+        left = Counter({key: 0 if key >> shift in heavy else left[key] for key in left})
+    return listed
+
+
+@dataclass
+class EagerPeriods:
+    """SIMPLE and PROPORTIONAL as the paper lists them: every cell is visited at every step."""
+
+    steps: int
+    cells: int
+
+    def __post_init__(self):
+        self.simple, self.value, self.snapshot = (np.zeros(self.cells) for _ in range(3))
+
+    def step(self, number, arrivals):
+        """One step, whose number decides where periods begin, and the (cell, count) pairs that arrive in it."""
+        if (number - 1) % self.steps == 0:
+            self.snapshot = self.value / self.steps
+            self.simple[:] = 0
+        self.value -= self.snapshot
+        for cell, count in arrivals:
+            self.simple[cell] += count
+            self.value[cell] += count
+
+
+@dataclass
+class EagerSplitter:
+    """SPLITTER as Listing 3.4 has it, with the rates of the text: every cell is visited at every step."""
+
+    steps: int
+    cells: int
+    mu: float
+
+    def __post_init__(self):
+        self.queues = [[] for _ in range(self.cells)]  # of [init, last, counter]
+        self.value = np.zeros(self.cells)
+
+    def step(self, now, arrivals, least):
+        """One step: what left N steps ago drains, then the (cell, count) pairs arrive; ``least`` is tau·N/columns."""
+        for cell, queue in enumerate(self.queues):
+            if queue and queue[0][0] == now - self.steps:
+                first = queue[0]
+                rate = first[2] / (first[1] - first[0] + 1)
+                self.value[cell] -= rate
+                first[2] -= rate
+                first[0] += 1
+                if first[0] > first[1]:
+                    queue.pop(0)
+        for cell, count in arrivals:
+            self.value[cell] += count
+            self._arrive(self.queues[cell], now, count, least)
+
+    def _arrive(self, queue, now, count, least):
+        if queue and queue[-1][2] < least:
+            queue[-1][1] = now
+            queue[-1][2] += count
+        elif len(queue) > 1 and self._error(queue[-2], queue[-1]) <= self.mu:
+            queue[-2][1] = queue[-1][1]
+            queue[-2][2] += queue[-1][2]
+            queue[-1] = [now, now, count]
+        else:
+            queue.append([now, now, count])
+
+    @staticmethod
+    def _error(before, last):
+        old, new = before[2] / (last[0] - before[0]), last[2] / (last[1] - last[0] + 1)
+        return max(old, new) / min(old, new)

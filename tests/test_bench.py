@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +16,7 @@ from typer.testing import CliRunner
 from lately import __version__, cli
 
 ROOT = Path(__file__).parent.parent
-NAMES = ("speed", "memory", "error", "merge", "start")
+NAMES = ("speed", "memory", "error", "merge", "questions", "wcm", "start")
 
 
 @pytest.fixture(autouse=True)
@@ -93,8 +94,8 @@ def test_an_unknown_benchmark_is_wrong_usage():
 # -- streams of one's own ----------------------------------------------------------------------------------------------
 
 
-def write(path, ts, key):
-    pq.write_table(pa.table({"ts": ts, "key": key}), path)
+def write(path, ts, key, **more):
+    pq.write_table(pa.table({"ts": ts, "key": key, **more}), path)
     return path
 
 
@@ -154,7 +155,7 @@ def test_what_people_see_names_the_file(stream):
     ],
     ids=["timestamps and integers", "one second, dictionary", "unsigned and bytes", "one row"],
 )
-@pytest.mark.parametrize("name", ["memory", "error"])
+@pytest.mark.parametrize("name", ["memory", "error", "questions"])
 def test_files_of_every_kind(name, ts, key, tmp_path):
     result = run(name, "--quick", "--json", "--data", write(tmp_path / "s.parquet", ts, key))
     assert result.exit_code == 0, result.output
@@ -228,6 +229,111 @@ def test_merging_a_stream_on_which_nothing_is_ever_off(tmp_path):
     result = run("merge", "--quick", "--json", "--data", path)
     assert result.exit_code == 0, result.output
     assert_complete(reports_of(result.stdout)["merge"])
+
+
+# -- questions ---------------------------------------------------------------------------------------------------------
+
+
+def questions(*args):
+    """The tables and the verdicts of a quick look; timings aside, all that was promised must have been kept."""
+    result = run("questions", "--quick", "--json", *args)
+    assert result.exit_code == 0, result.output
+    report = reports_of(result.stdout)["questions"]
+    assert_complete(report)
+    kept = {verdict["claim"]: verdict["ok"] for verdict in report["verdicts"]}
+    answers = [claim for claim in kept if re.search("recall|precision|rank error|bounds", claim)]
+    assert len(answers) == 4
+    assert [claim for claim in answers if not kept[claim]] == []
+    return [table["rows"] for table in report["tables"]], report
+
+
+def assert_answers_are_right(lists, ranks):
+    assert [row["what"] for row in lists] == ["heavy_hitters()", "top(100)"]
+    for row in lists:
+        assert (row["recall"], row["precision"], row["outside their bounds"]) == (1, 1, 0)
+        assert row["must be"] <= row["listed"] <= row["may be"]
+    assert [row["q"] for row in ranks] == [0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 0.999]
+    for row in ranks:
+        assert 0 <= row["rank error"] < 0.01
+        assert row["low"] is None or row["low"] <= row["exact"]
+        assert row["high"] is None or row["exact"] <= row["high"]
+
+
+def test_questions_to_a_synthetic_stream():
+    (updates, lists, costs, ranks, numbers), report = questions()
+    assert [(row["what"], row["eps"], row["rows"]) for row in updates] == [
+        ("TopK, text keys", 0.01, 200_000),
+        ("TopK, integer keys", 0.01, 200_000),
+        ("Dyadic over 2**32", 0.05, 200_000),
+        ("Dyadic over 2**32", 0.01, 200_000),
+    ]
+    assert_answers_are_right(lists, ranks)
+    assert lists[0]["must be"] > 50
+    assert lists[1]["of the exact top 100"] > 90
+    assert [row["what"] for row in costs][:2] == ["TopK.top(100)", "TopK.heavy_hitters()"]
+    assert all(row["live bytes"] > 0 for row in costs)
+    assert [row["what"].split()[0] for row in numbers] == ["Quantiles", "datasketches", "NumPy,"]
+    assert "synthetic delays" in report["tables"][3]["title"]
+
+
+def test_questions_to_a_file(tmp_path):
+    rng = np.random.default_rng(4)
+    ts, keys = np.sort(rng.integers(0, 30 * 86_400, 20_000)), [f"/page/{page}" for page in rng.zipf(1.3, 20_000)]
+    values = pa.array(np.rint(rng.normal(0, 50, 20_000)), mask=rng.random(20_000) < 0.1)
+    path = write(tmp_path / "s.parquet", ts, keys, value=values)
+    (_, lists, _, ranks, _), report = questions("--data", path)
+    assert_answers_are_right(lists, ranks)
+    known = 20_000 - values.null_count
+    assert f"of {known:,} rows of s.parquet" in report["tables"][3]["title"]
+    week = np.sort(values.to_numpy(zero_copy_only=False)[ts >= ts[-1] - 7 * 86_400])
+    week = week[~np.isnan(week)]
+    assert [row["exact"] for row in ranks] == np.quantile(week, [row["q"] for row in ranks], method="inverted_cdf").tolist()
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        np.full(2000, 7.0),
+        np.full(2000, 0.1),
+        np.arange(2000) % 2 * 1e12,
+        np.linspace(-1e-9, 1e-9, 2000),
+        np.array([np.nan, np.inf, -np.inf, 5.5] * 500),
+    ],
+    ids=["one whole number", "one fraction", "far apart", "close together", "hardly any number"],
+)
+def test_numbers_of_every_kind(values, tmp_path):
+    path = write(tmp_path / "s.parquet", np.arange(2000), np.arange(2000) % 9, value=values)
+    (*_, ranks, _), report = questions("--data", path)
+    assert all(row["rank error"] < 0.01 for row in ranks)
+    assert f"{np.isfinite(values).sum():,} rows of s.parquet" in report["tables"][3]["title"]
+
+
+@pytest.mark.parametrize("values", [["a"] * 2000, pa.nulls(2000), pa.nulls(2000, pa.float64())], ids=["text", "null", "nulls"])
+def test_without_numbers_the_delays_are_synthetic(values, tmp_path):
+    path = write(tmp_path / "s.parquet", np.arange(2000), np.arange(2000) % 9, value=values)
+    _, report = questions("--rows", 1000, "--data", path)
+    assert "1,000 rows of s.parquet" in report["tables"][0]["title"]
+    assert "1,000 rows of synthetic delays" in report["tables"][3]["title"]
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the system does not tell the peak of a process")
+def test_memory_is_measured_in_processes_of_their_own():
+    result = run("questions", "--json", "--rows", 1000)
+    assert result.exit_code in (0, 3), result.output  # how fast is not asked
+    costs = reports_of(result.stdout)["questions"]["tables"][2]["rows"]
+    assert [row["what"] for row in costs if row["peak RSS"] is not None] == ["TopK.top(100)", "polars, exact"]
+    assert all(row["peak RSS"] >= 0 for row in costs if row["peak RSS"] is not None)
+
+
+def test_questions_without_what_they_are_compared_with(monkeypatch):
+    monkeypatch.setitem(sys.modules, "polars", None)
+    monkeypatch.setitem(sys.modules, "datasketches", None)
+    (_, lists, costs, ranks, numbers), _ = questions("--rows", 1000)
+    assert_answers_are_right(lists, ranks)
+    assert [row["what"] for row in (*costs, *numbers) if "not installed" in row["what"]] == [
+        "polars, exact: not installed",
+        "datasketches KLL (no window): not installed",
+    ]
 
 
 # -- promises ----------------------------------------------------------------------------------------------------------

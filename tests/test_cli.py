@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 import lately as lt
 from lately import cli, demo
 from lately.core.codec import families
+from lately.sketches.wcm import wcm_plan
 
 COUNTERS = ("wave", "exphist", "randwave", "exact")
 COMMANDS = ("plan", "inspect", "bench", "demo")
@@ -97,6 +98,11 @@ def test_help_of_a_command_names_every_option(command):
     assert [name for name in options if name not in shown] == []
 
 
+def test_help_of_bench_names_every_benchmark():
+    shown = without_colours(run("bench", "--help").stdout)
+    assert [name.value for name in cli.Benchmark if name.value not in shown] == []
+
+
 def test_an_unknown_command_is_wrong_usage():
     assert_wrong_usage(run("forecast"), "forecast")
 
@@ -129,8 +135,8 @@ def test_plan_shows_every_counter():
     result = run("plan", "--eps", 0.05, "--delta", 0.1)
     assert result.exit_code == 0
     rows = cells_of(result.stdout)
-    assert [row[0] for row in rows] == list(COUNTERS)
-    for row, p in zip(rows, plans(0.05, 0.1, "1h"), strict=True):
+    assert [row[0] for row in rows] == [*COUNTERS, *(row["sketch"] for row in wcm_plan(0.05, 0.1, 10**6))]
+    for row, p in zip(rows, plans(0.05, 0.1, "1h"), strict=False):
         assert row[1:5] == [f"{p['width']:,}", str(p["depth"]), f"{p['eps_cm']:.4g}", f"{p['eps_sw']:.4g}"]
         number, unit = row[5].split()
         scale = 1024 ** ("B", "KiB", "MiB", "GiB").index(unit)
@@ -149,7 +155,8 @@ def test_plan_shows_every_counter():
     ],
 )
 def test_plan_as_json_equals_the_library(written, window):
-    assert data_of(run("plan", "--window", written, "--json")) == plans(0.01, 0.01, window)
+    wanted = plans(0.01, 0.01, window)
+    assert data_of(run("plan", "--window", written, "--json")) == wanted + wcm_plan(0.01, 0.01, wanted[0]["arrivals"])
 
 
 def test_a_window_of_arrivals_holds_as_many_as_it_says():
@@ -159,8 +166,8 @@ def test_a_window_of_arrivals_holds_as_many_as_it_says():
 def test_plan_hands_every_option_on():
     args = ["--eps=0.1", "--delta=0.2", "--window=1d", "--tick=1m", "--query=inner", "--merge-height=3", "--arrivals=5000"]
     expected = plans(0.1, 0.2, "1d", tick="1m", query="inner", merge_height=3, arrivals=5000)
-    assert data_of(run("plan", *args, "--json")) == expected
-    assert data_of(run("plan", "--window", "600", "--tick", "60", "--json")) == plans(0.01, 0.01, 600, tick=60)
+    assert data_of(run("plan", *args, "--json")) == expected + wcm_plan(0.1, 0.2, 5000)
+    assert data_of(run("plan", "--window", "600", "--tick", "60", "--json"))[:4] == plans(0.01, 0.01, 600, tick=60)
 
 
 @pytest.mark.parametrize(
@@ -259,6 +266,16 @@ THINGS = {
     "a counter": lambda: filled(lt.WindowCounter(window="10m", eps=0.05)),
     "a counter of arrivals": without_times,
     "an empty counter": lambda: lt.WindowCounter(window=100, eps=0.2),
+    "the top keys": lambda: filled(lt.TopK(phi=0.1, window="1h", eps=0.05, delta=0.1)),
+    "the top keys, merged": lambda: lt.merge([filled(lt.TopK(k=3, window=9000, eps=0.1, delta=0.1)) for _ in range(2)]),
+    "no top keys": lambda: lt.TopK(k=3, window=lt.arrivals(50), eps=0.1, delta=0.1),
+    "a tree": lambda: filled(lt.Dyadic(universe=2**32, window="1h", eps=0.1, delta=0.1, seed=6)),
+    "quantiles": lambda: filled(lt.Quantiles(window="1h", eps=0.1, lo=0, hi=50, resolution=0.5)),
+    "no quantiles": lambda: lt.Quantiles(window=100, eps=0.1, lo=-9, hi=9, resolution=1, outside="clip"),
+    "a perfect Count-Min": lambda: filled(lt.PerfectCountMin(window="1h", eps=0.1, delta=0.1)),
+    "a simple Count-Min": lambda: filled(lt.SimpleCountMin(window="1h", eps=0.1, delta=0.1)),
+    "a proportional Count-Min": lambda: filled(lt.ProportionalCountMin(window="1h", eps=0.1, delta=0.1)),
+    "a splitting Count-Min": lambda: filled(lt.SplitterCountMin(window="1h", eps=0.1, delta=0.1, tau=0.1, mu=2)),
     "a Count-Min": plain,
     "an extracted Count-Min": lambda: filled(sketch()).extract(last="10m"),
 }
@@ -293,12 +310,20 @@ def test_inspect_as_json_tells_the_facts(thing, tmp_path):
         assert facts["arrivals"] == thing.total
         return
     assert (facts["window"], facts["eps"], facts["late"]) == (repr(thing.window), thing.eps, thing.late)
-    total = thing.total() if isinstance(thing, lt.EcmSketch) else thing.count()
+    total = thing.count() if isinstance(thing, lt.WindowCounter) else thing.total()
     assert facts["arrivals in window"] == {"value": total.value, "low": total.low, "high": total.high}
     if isinstance(thing, lt.EcmSketch):
         assert [facts[name] for name in ("delta", "counter", "width", "depth", "merges")] == [
             thing.delta, thing.counter, thing.width, thing.depth, thing.merges,
         ]  # fmt: skip
+    if isinstance(thing, lt.TopK):
+        assert [facts[name] for name in ("delta", "k", "width", "depth", "merges")] == [
+            thing.delta, thing.k, thing.width, thing.depth, thing.merges,
+        ]  # fmt: skip
+    if isinstance(thing, lt.Dyadic):
+        assert (facts["delta"], facts["universe"], facts["merges"]) == (thing.delta, thing.universe, thing.merges)
+    if isinstance(thing, lt.Quantiles):
+        assert [facts[name] for name in ("lo", "hi", "resolution")] == [thing.lo, thing.hi, thing.resolution]
     assert facts["now"] == (str(thing.now) if isinstance(thing.now, datetime) else thing.now)
 
 
@@ -306,6 +331,16 @@ def test_inspect_tells_what_a_sketch_was_built_with(tmp_path):
     made = filled(sketch(query="inner", merge_height=2, seed=77))
     facts = data_of(run("inspect", stored(made, tmp_path), "--json"))
     assert (facts["query"], facts["merge height planned"], facts["merges"], facts["seed"]) == ("inner", 2, 0, 77)
+    made = lt.TopK(phi=0.2, window="1h", eps=0.1, delta=0.1, merge_height=3, seed=77)
+    facts = data_of(run("inspect", stored(made, tmp_path), "--json"))
+    assert [facts[name] for name in ("k", "phi", "seed", "merge height planned")] == [5, 0.2, 77, 3]
+    made = lt.Dyadic(universe=2**32, window="1h", eps=0.1, delta=0.1, seed=77)
+    facts = data_of(run("inspect", stored(made, tmp_path), "--json"))
+    assert [facts[name] for name in ("universe", "levels", "seed")] == [2**32, 8, 77]
+    for outside in ("clip", "refuse"):
+        made = lt.Quantiles(window="1h", eps=0.1, lo=-1, hi=1, resolution=0.01, outside=outside)
+        facts = data_of(run("inspect", stored(made, tmp_path), "--json"))
+        assert [facts[name] for name in ("lo", "hi", "resolution", "outside", "levels")] == [-1, 1, 0.01, outside, 2]
     facts = data_of(run("inspect", stored(with_late_arrivals(), tmp_path), "--json"))
     assert (facts["late"], facts["held back"], facts["arrivals in window"]["value"]) == (1, 3, 3)
 

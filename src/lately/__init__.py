@@ -7,6 +7,7 @@
 2
 """
 
+from lately.core.answers import Answers
 from lately.core.codec import from_bytes
 from lately.core.durations import arrivals
 from lately.core.errors import (
@@ -27,13 +28,21 @@ from lately.counters.randwave import RandomizedWave
 from lately.counters.wave import Wave
 from lately.counters.window_counter import WindowCounter
 from lately.counters.windowed import merge
+from lately.monitor.distcm import DistributedCountMin
 from lately.sketches.countmin import CountMin
+from lately.sketches.dyadic import Dyadic
 from lately.sketches.ecm import EcmSketch
+from lately.sketches.quantiles import Quantiles
+from lately.sketches.topk import TopK
+from lately.sketches.wcm import PerfectCountMin, ProportionalCountMin, SimpleCountMin, SplitterCountMin
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Answers",
     "CountMin",
+    "DistributedCountMin",
+    "Dyadic",
     "EcmSketch",
     "Estimate",
     "Estimates",
@@ -44,10 +53,16 @@ __all__ = [
     "LatelyError",
     "MergeError",
     "ParameterError",
+    "PerfectCountMin",
     "Plan",
+    "ProportionalCountMin",
+    "Quantiles",
     "QueryError",
     "RandomizedWave",
     "RangeError",
+    "SimpleCountMin",
+    "SplitterCountMin",
+    "TopK",
     "Wave",
     "WindowCounter",
     "arrivals",

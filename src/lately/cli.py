@@ -24,6 +24,7 @@ from rich.table import Table
 from rich.text import Text
 
 import lately as lt
+from lately.sketches.wcm import WcmSketch, wcm_plan
 
 app = typer.Typer(
     help="What has been happening lately? Sliding-window sketches: small, mergeable, with bounds on every answer.",
@@ -47,6 +48,8 @@ class Benchmark(StrEnum):
     memory = "memory"
     error = "error"
     merge = "merge"
+    questions = "questions"
+    wcm = "wcm"
     start = "start"
     all = "all"
 
@@ -126,7 +129,10 @@ def plan(
     arrivals: Annotated[int, typer.Option(help="Arrivals that a window holds at the most.")] = 1_000_000,
     as_json: Json = False,
 ) -> None:
-    """What a sketch with this guarantee will cost, for every kind of counter, before you build it."""
+    """What a sketch with this guarantee will cost, for every kind of counter, before you build it.
+
+    The windowed Count-Mins come last: they answer for the whole window only, with bounds but without a promised error.
+    """
     from dataclasses import asdict
 
     with _one_line_errors():
@@ -137,8 +143,9 @@ def plan(
             )
             for counter in ("wave", "exphist", "randwave", "exact")
         ]  # fmt: skip
+        whole = wcm_plan(eps, delta, plans[0].arrivals)
     if as_json:
-        _print_json([asdict(p) for p in plans])
+        _print_json([*(asdict(p) for p in plans), *whole])
         return
     shown = f"EcmSketch(window={window}, eps={eps:g}, delta={delta:g}, query={query.value}, merge_height={merge_height})"
     table = Table("counter", title=f"{shown}, at most {plans[0].arrivals:,} arrivals in the window", title_justify="left")
@@ -147,6 +154,12 @@ def plan(
     for p in plans:
         table.add_row(p.counter, f"{p.width:,}", f"{p.depth}", f"{p.eps_cm:.4g}", f"{p.eps_sw:.4g}", _size(p.bytes))
     _out.print(table)
+    others = Table("sketch", title="the whole window only, without a promised error", title_justify="left")
+    for name in ("width", "depth", "bytes"):
+        others.add_column(name, justify="right")
+    for row in whole:
+        others.add_row(str(row["sketch"]), f"{row['width']:,}", f"{row['depth']}", _size(row["bytes"]))
+    _out.print(others)
 
 
 # -- inspect -----------------------------------------------------------------------------------------------------------
@@ -160,18 +173,36 @@ def _facts(blob: bytes) -> dict[str, Any]:
         facts |= {"delta": thing.delta, "width": thing.width, "depth": thing.depth, "seed": thing.seed, "error": thing.error}
         facts |= {"arrivals": thing.total}
     else:
-        shape, total = thing._shape, thing.total() if isinstance(thing, lt.EcmSketch) else thing.count()
-        facts |= {"window": repr(thing.window), "eps": shape.eps, "delta": shape.delta, "counter": shape.counter}
-        if isinstance(thing, lt.EcmSketch):
-            facts |= {"query": shape.query, "width": thing.width, "depth": thing.depth, "seed": shape.seed}
+        shape, total = thing._shape, thing.count() if isinstance(thing, lt.WindowCounter) else thing.total()
+        facts |= {"window": repr(thing.window), "eps": shape.eps, "delta": shape.delta, **_made_of(thing)}
         facts |= {
             "merge height planned": shape.merge_height,
-            "merges": thing._counters[0].height,
+            "merges": thing.merges,
             "now": thing.now if isinstance(thing.now, int | None) else str(thing.now),
         }
         facts |= {"arrivals in window": {"value": total.value, "low": total.low, "high": total.high}}
         facts |= {"late": thing.late, "held back": int(thing._held.counts.sum())}
     return facts | {"bytes on disk": len(blob), "bytes in memory": thing.nbytes}
+
+
+def _made_of(thing: Any) -> dict[str, Any]:
+    """What only this class is asked for, and what it made of that."""
+    shape = thing._shape
+    if isinstance(thing, lt.WindowCounter):
+        return {"counter": shape.counter}
+    if isinstance(thing, lt.EcmSketch | lt.TopK):
+        cells = {"width": thing.width, "depth": thing.depth, "seed": shape.seed}
+        if isinstance(thing, lt.TopK):
+            return {"k": shape.k, "phi": shape.line, **cells}
+        return {"counter": shape.counter, "query": shape.query, **cells}
+    if isinstance(thing, WcmSketch):
+        splits = {"tau": shape.tau, "mu": shape.mu} if isinstance(thing, lt.SplitterCountMin) else {}
+        return {**splits, "width": thing.width, "depth": thing.depth, "seed": shape.seed}
+    cells = {"levels": len(thing._layout.levels), "cells": thing._layout.cells, "seed": shape.seed}
+    if isinstance(thing, lt.Quantiles):
+        outside = "clip" if shape.clip else "refuse"
+        return {"lo": shape.lo, "hi": shape.hi, "resolution": shape.resolution, "outside": outside, **cells}
+    return {"universe": shape.universe, **cells}
 
 
 @app.command()
@@ -211,9 +242,11 @@ def _bench_folder() -> Path:
 
 @app.command()
 def bench(
-    name: Annotated[Benchmark, typer.Argument(metavar="NAME", help="speed, memory, error, merge, start, or all of them.")],
+    name: Annotated[
+        Benchmark, typer.Argument(metavar="NAME", help="speed, memory, error, merge, questions, start, or all of them.")
+    ],
     as_json: Json = False,
-    data: Annotated[Path | None, typer.Option(help="A Parquet file with the columns ts and key.")] = None,
+    data: Annotated[Path | None, typer.Option(help="A Parquet file with the columns ts and key, and perhaps value.")] = None,
     rows: Annotated[int | None, typer.Option(min=1000, help="How many rows to use.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A few seconds each: shows that it runs; does not judge.")] = False,
     plot: Annotated[Path | None, typer.Option(metavar="DIR", help="Where to put plots.")] = None,

@@ -157,6 +157,20 @@ def test_what_would_take_more_than_the_limit_is_refused_with_what_to_pass():
         reader(b"", limit=100).fits(101)
 
 
+@given(st.binary(max_size=20), st.binary(max_size=20))
+def test_raw_bytes_come_back(first, second):
+    out = Writer()
+    out.raw(first)
+    out.raw(second)
+    assert out.bytes() == first + second
+    source = reader(out.bytes())
+    assert (source.raw(len(first)), source.raw(len(second)), source.raw(0)) == (first, second, b"")
+    source.finish()
+    for size in (1, 2**62, -1):
+        with pytest.raises(lt.FormatError, match=f"{size} bytes run past the end"):
+            source.raw(size)
+
+
 # -- the frame ---------------------------------------------------------------------------------------------------------
 
 
@@ -170,7 +184,18 @@ def test_the_header_is_as_documented():
 
 
 def test_family_numbers_never_change():
-    assert codec.families() == {1: lt.WindowCounter, 2: lt.EcmSketch, 3: lt.CountMin}
+    assert codec.families() == {
+        1: lt.WindowCounter,
+        2: lt.EcmSketch,
+        3: lt.CountMin,
+        4: lt.Dyadic,
+        5: lt.Quantiles,
+        6: lt.TopK,
+        7: lt.PerfectCountMin,
+        8: lt.SimpleCountMin,
+        9: lt.ProportionalCountMin,
+        10: lt.SplitterCountMin,
+    }
 
 
 def things():
@@ -180,7 +205,16 @@ def things():
     sketch.update(["a", "b", "a"], [1, 2, 3])
     table = lt.CountMin(eps=0.1, delta=0.1, seed=7)
     table.update(["a", "b", "a"])
-    return [counter, sketch, table, sketch.extract(last=1)]
+    tree = lt.Dyadic(universe=100, window=100, eps=0.2, delta=0.2, lateness=5)
+    tree.update([7, 99, 7], [1, 2, 3])
+    numbers = lt.Quantiles(window="1m", eps=0.2, lo=0, hi=1, resolution=0.1)
+    numbers.update([0.5, 1, 0], [1, 2, 3])
+    top = lt.TopK(k=3, window="1m", eps=0.2, delta=0.2, lateness="5s")
+    top.update(["a", 7, b"a", "a", "late"], [1, 2, 3, 9, 12])
+    guesses = [kind(window="1m", eps=0.2, delta=0.2, lateness="5s") for kind in (lt.SimpleCountMin, lt.SplitterCountMin)]
+    for guess in guesses:
+        guess.update(["a", 7, "a"], [1, 2, 9])
+    return [counter, sketch, table, sketch.extract(last=1), tree, numbers, top, *guesses]
 
 
 @pytest.mark.parametrize("thing", things(), ids=lambda thing: type(thing).__name__)

@@ -1,45 +1,22 @@
 """A key's identity is XXH64 with seed 42, the same in whatever form a column of keys comes. The oracle is xxhash."""
 
-import struct
-
 import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
+from key_cases import NUMBER_COLUMNS, NUMBERS, TEXT_COLUMNS, WORDS, identities, identity, integers, texts
 
 import lately as lt
 from lately.core.keys import SEED, all_hashes, key_column
-
-
-def identity(key, seed=SEED):
-    """What a key must hash to, one key at a time."""
-    if isinstance(key, tuple):
-        for part in key:
-            seed = identity(part, seed)
-        return seed
-    raw = key if isinstance(key, bytes) else key.encode() if isinstance(key, str) else struct.pack("<q", key)
-    return xxhash.xxh64_intdigest(raw, seed)
-
-
-def identities(keys):
-    return [identity(key) for key in keys]
 
 
 def hashed(column):
     found = lt.hash_keys(column)
     assert found.dtype == np.uint64
     return found.tolist()
-
-
-texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=50)
-integers = st.integers(-(2**63), 2**63 - 1)
-
-WORDS = ["", "a", "Grüße", "日本語", "a\0b", "\0", "x" * 31, "x" * 32, "x" * 33, "y" * 100, "a"]
-NUMBERS = [0, 1, -1, 42, 2**31, -(2**31), 2**63 - 1, -(2**63), 42]
 
 
 # -- values ------------------------------------------------------------------------------------------------------------
@@ -120,53 +97,6 @@ def test_the_hashes_are_those_of_spark():
 
 
 # -- columns -----------------------------------------------------------------------------------------------------------
-
-TEXT_COLUMNS = {
-    "list": WORDS,
-    "numpy objects": np.array(WORDS, object),
-    "Arrow string": pa.array(WORDS, pa.string()),
-    "Arrow large_string": pa.array(WORDS, pa.large_string()),
-    "Arrow string_view": pa.array(WORDS, pa.string_view()),
-    "Arrow binary": pa.array([w.encode() for w in WORDS], pa.binary()),
-    "Arrow large_binary": pa.array([w.encode() for w in WORDS], pa.large_binary()),
-    "Arrow binary_view": pa.array([w.encode() for w in WORDS], pa.binary_view()),
-    "Arrow dictionary": pa.array(WORDS).dictionary_encode(),
-    "Arrow dictionary of large_string": pa.array(WORDS, pa.large_string()).dictionary_encode(),
-    "Arrow dictionary with int8 codes": pa.array(WORDS).dictionary_encode().cast(pa.dictionary(pa.int8(), pa.string())),
-    "chunked Arrow": pa.chunked_array([WORDS[:3], [], WORDS[3:]], pa.string()),
-    "chunked Arrow dictionaries": pa.chunked_array(
-        [pa.array(WORDS[:4]).dictionary_encode(), pa.array(WORDS[4:]).dictionary_encode()]
-    ),
-    "pandas objects": pd.Series(WORDS, dtype=object),
-    "pandas string": pd.Series(WORDS, dtype="string"),
-    "pandas string of Arrow": pd.Series(WORDS, dtype="string[pyarrow]"),
-    "pandas category": pd.Series(
-        pd.Categorical.from_codes([*range(10), 1], WORDS[:10])
-    ),  # pandas itself takes "a" and "a\0b" for one
-    "pandas index": pd.Index(WORDS),
-    "pandas with another index": pd.Series(WORDS, index=range(5, 5 + len(WORDS))),
-    "polars": pl.Series(WORDS),
-    "polars categorical": pl.Series(WORDS, dtype=pl.Categorical),
-    "polars enum": pl.Series(WORDS, dtype=pl.Enum(sorted(set(WORDS)))),
-    "polars binary": pl.Series([w.encode() for w in WORDS]),
-    "a generator": lambda: (w for w in WORDS),
-}
-
-NUMBER_COLUMNS = {
-    "list": NUMBERS,
-    "numpy": np.array(NUMBERS),
-    "numpy, every second": np.array([n for n in NUMBERS for _ in (0, 1)])[::2],
-    "numpy objects": np.array(NUMBERS, object),
-    "Arrow": pa.array(NUMBERS),
-    "chunked Arrow": pa.chunked_array([NUMBERS[:2], NUMBERS[2:]]),
-    "Arrow dictionary": pa.array(NUMBERS).dictionary_encode(),
-    "pandas": pd.Series(NUMBERS),
-    "pandas nullable": pd.Series(NUMBERS, dtype="Int64"),
-    "pandas of Arrow": pd.Series(NUMBERS, dtype="int64[pyarrow]"),
-    "pandas category": pd.Series(NUMBERS, dtype="category"),
-    "pandas index": pd.Index(NUMBERS),
-    "polars": pl.Series(NUMBERS),
-}
 
 
 @pytest.mark.parametrize("column", TEXT_COLUMNS.values(), ids=TEXT_COLUMNS)

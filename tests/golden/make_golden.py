@@ -5,12 +5,16 @@ of a version that has been released are never written again.
 """
 
 import json
+from functools import partial
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 
 import lately as lt
 from lately.core.codec import VERSION
+from lately.sketches import candidates
+from lately.sketches.wcm import WcmSketch
 
 HERE = Path(__file__).parent
 COUNTERS = ("wave", "exphist", "randwave", "exact")
@@ -32,7 +36,7 @@ def build(name, counter, **options):
 
 
 def add(thing, keys, times, counts=None):
-    if keys.size:
+    if keys.size:  # values, for the sketches of numbers
         thing.add(times, counts) if isinstance(thing, lt.WindowCounter) else thing.update(keys, times, counts)
     return thing
 
@@ -60,6 +64,53 @@ def things():
             if name == "sketch":
                 yield f"countmin-{counter}-extracted", weighted.extract(last=300)
                 yield f"sketch-{counter}-inner", add(build(name, counter, query="inner", merge_height=1, seed=5), *thousand)
+    yield from trees(keys, times)
+    yield from tops(keys, times)
+    for kind in (lt.PerfectCountMin, lt.SimpleCountMin, lt.ProportionalCountMin, lt.SplitterCountMin):
+        name = kind.__name__.lower().removesuffix("countmin")
+        yield from variants(name, partial(_guess, kind), keys, times)
+
+
+def _guess(kind, merge_height=0, **options):
+    """Merging loses nothing here, so there is no height to plan for."""
+    return kind(**({"window": 1_000, "eps": 0.2, "delta": 0.3} | options))
+
+
+def variants(name, make, values, times):
+    """One of a class in each state that is stored differently; ``make`` builds it empty."""
+    for size in SIZES:
+        yield f"{name}-{size}", add(make(), values[:size], times[:size])
+    some, weights = (values[:100], times[:100]), np.arange(100) * 37 % 500
+    weighted = add(make(), *some, weights)
+    yield f"{name}-merged", lt.merge([lt.merge([weighted, add(make(), some[0], some[1] + 300)]), weighted])
+    yield f"{name}-time", add(make(window="10m", tick="5s", lateness="1m", merge_height=1, seed=5), *some)
+    yield f"{name}-arrivals", add(make(window=lt.arrivals(500)), some[0], None, weights)
+
+
+def trees(keys, times):
+    options = {"window": 1_000, "eps": 0.7, "delta": 0.6}
+    yield from variants("dyadic", lambda **o: lt.Dyadic(**({"universe": 2_000} | options | o)), keys * 50, times)
+    numbers = {"lo": 0, "hi": 10, "resolution": 0.25, "outside": "clip"}
+    yield from variants("quantiles", lambda **o: lt.Quantiles(**(numbers | options | o)), keys / 3.5, times)
+
+
+def tops(keys, times):
+    def make(**options):
+        return lt.TopK(**({"window": 1_000, "eps": 0.2, "delta": 0.3} | ({} if "phi" in options else {"k": 5}) | options))
+
+    yield from variants("topk", make, keys, times)
+    names = [
+        key if key % 3 == 0 else f"key {key} ü" if key % 3 == 1 else (f"{key}", (key, b"\0\xff")) for key in keys[:200].tolist()
+    ]
+    named = make(phi=0.25, lateness=100)
+    for name, time in zip(names, times.tolist(), strict=False):
+        named.update([name], time)
+    yield "topk-names", named
+    # As many lists as a long stream has, of a short one.
+    with mock.patch.object(candidates, "_FEWEST_ROWS", 64):
+        listed = add(make(window=5_000), keys[:2_000], times[:2_000])
+        yield "topk-listed", listed
+        yield "topk-listed-merged", lt.merge([listed, add(make(window=5_000), keys[:1_000] * 3, times[:1_000] + 700), listed])
 
 
 def answers(thing):
@@ -68,19 +119,37 @@ def answers(thing):
     def row(estimate):
         return [estimate.value, estimate.low, estimate.high]
 
+    def rows(found):
+        return [[name(one.key), row(one.count)] for one in found], found.missed
+
+    def name(key):
+        return key if isinstance(key, str) else repr(key.item() if isinstance(key, np.generic) else key)
+
     if isinstance(thing, lt.CountMin):
         said = {"counts": [row(e) for e in thing.counts(np.arange(12))], "total": thing.total}
         return said | {"self_join": row(thing.self_join()), "repr": repr(thing)}
     window = thing.window
     part = {"time": "100s", "integer": 300, "arrivals": 150}[window.kind]
     half = {"time": ("5m", "1m"), "integer": (700, 100), "arrivals": (400, 10)}[window.kind]
-    ranges = ({}, {"last": part}, {"between": half})
+    ranges = ({},) if isinstance(thing, WcmSketch) else ({}, {"last": part}, {"between": half})
     said = {"now": str(thing.now), "late": thing.late, "window": repr(window)}
     if isinstance(thing, lt.WindowCounter):
         return said | {"counts": [row(thing.count(**r)) for r in ranges]}
-    said["counts"] = [[row(e) for e in thing.counts(np.arange(12), **r)] for r in ranges]
+    if not isinstance(thing, lt.Quantiles):
+        said["counts"] = [[row(e) for e in thing.counts(np.arange(12), **r)] for r in ranges]
     said["total"] = [row(thing.total(**r)) for r in ranges]
-    if thing.counter != "randwave":
+    if isinstance(thing, lt.Dyadic | lt.Quantiles):
+        said["ranges"] = [row(thing.count_range(3, 9, **r)) for r in ranges]
+        said["ranks"] = [row(thing.rank(4, **r)) for r in ranges]
+        known = [r for r in ranges if thing.total(**r).high]
+        said["quantiles"] = [[row(e) for e in thing.quantile([0, 0.25, 0.99], **r).value] for r in known]
+    if isinstance(thing, lt.Dyadic | lt.TopK):
+        said["heavy"] = [rows(thing.heavy_hitters(phi=0.75, **r)) for r in ranges]
+        said["largest"] = [row(thing.largest(**r)) for r in ranges]
+        said["entropy"] = [row(thing.entropy(**r)) for r in ranges]
+    if isinstance(thing, lt.TopK):
+        said["top"] = [rows(thing.top(4, **r)) for r in ranges]
+    if not isinstance(thing, lt.Quantiles | WcmSketch) and getattr(thing, "counter", "") != "randwave":
         said["self_join"] = [row(thing.self_join(**r)) for r in ranges]
     return said
 

@@ -45,6 +45,10 @@ def test_every_version_has_its_files():
         assert {file.stem for file in FILES if file.parent.name == version} == set(expected(version))
 
 
+def test_every_class_that_can_be_stored_has_files():
+    assert {file.read_bytes()[5] for file in FILES if file.parent.name == CURRENT} == set(codec.families())
+
+
 @pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parent.name}-{file.stem}")
 def test_a_golden_file_is_read_and_answers_as_it_did(file):
     thing = lt.from_bytes(file.read_bytes())
@@ -59,4 +63,4 @@ def test_the_current_version_is_written_as_ever(file):
 
 
 def test_the_files_stay_small():
-    assert sum(file.stat().st_size for file in HERE.glob("v*/*")) < 300_000 * codec.VERSION
+    assert sum(file.stat().st_size for file in HERE.glob("v*/*")) < 450_000 * codec.VERSION

@@ -270,7 +270,7 @@ def test_sizes_are_the_theorems():
         sketch = lt.EcmSketch(window="1h", eps=eps, delta=delta, query=query)
         assert (sketch.width, sketch.depth) == count_min_size(eps / (1 + eps), delta)
         planned = lt.plan(eps, delta, "1h", query=query)
-        assert (sketch.width, sketch.depth, sketch._counters[0].eps) == (planned.width, planned.depth, planned.eps_sw)
+        assert (sketch.width, sketch.depth, sketch._parts[0].eps) == (planned.width, planned.depth, planned.eps_sw)
 
 
 @pytest.mark.parametrize("counter", FAMILIES)

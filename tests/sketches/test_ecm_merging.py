@@ -50,7 +50,7 @@ def test_merging_as_planned_ends_within_eps():
         site = lt.EcmSketch(window=1500, eps=eps, delta=0.01, merge_height=3)
         site.update(stream.cells, stream.ticks)
         sites.append(site)
-    assert sites[0]._counters[0].eps == premerge_error(eps, 3)
+    assert sites[0]._parts[0].eps == premerge_error(eps, 3)
     while len(sites) > 1:
         sites = [a | b for a, b in zip(sites[::2], sites[1::2], strict=True)]
     merged = sites[0]

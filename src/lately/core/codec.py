@@ -125,6 +125,10 @@ class Writer:
     def __init__(self) -> None:
         self._parts: list[bytes] = []
 
+    def raw(self, data: bytes) -> None:
+        """Bytes as they are; whoever reads them knows how many."""
+        self._parts.append(data)
+
     def bytes(self) -> bytes:
         return b"".join(self._parts)
 
@@ -139,6 +143,13 @@ class Writer:
 
     def f64(self, value: float) -> None:
         self._parts.append(struct.pack("<d", value))
+
+    def varint(self, value: int) -> None:
+        """A number that is mostly small, in base 128."""
+        while value >= 128:
+            self.u8(value & 127 | 128)
+            value >>= 7
+        self.u8(value)
 
     def u64s(self, values: NDArray[np.uint64]) -> None:
         """A column without structure (hashes): eight bytes each."""
@@ -172,6 +183,16 @@ class Reader:
     def f64(self) -> float:
         return float(self._field("<d"))
 
+    def varint(self) -> int:
+        value = shift = 0
+        while True:
+            byte = self.u8()
+            value |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                return value
+            self.check(shift < 70, "a number is too long")
+
     def u64s(self) -> NDArray[np.uint64]:
         size = self.u64()
         self.check(size * 8 <= self._left(), "a column runs past the end")
@@ -190,6 +211,12 @@ class Reader:
         if size:
             self.check(low <= int(values.min()) and int(values.max()) <= high, f"a column leaves {low}..{high}")
         return values
+
+    def raw(self, size: int) -> bytes:
+        """So many bytes as they are."""
+        self.check(0 <= size <= self._left(), f"{size} bytes run past the end")
+        self._at += size
+        return bytes(self._view[self._at - size : self._at])
 
     def fraction(self) -> float:
         """An eps or delta."""

@@ -1,127 +1,64 @@
-"""Any key -> uint64, in bulk.
+"""Any key -> uint64, in bulk; and from a row back to its key.
 
 A key's identity is XXH64 with seed 42 of its UTF-8 bytes (text, bytes) or its eight little-endian bytes (integers of any
 width): exactly Spark's ``xxhash64(col)``. A tuple chains: each part is hashed with the hash so far as its seed, which is
 ``xxhash64(a, b)``. So a sketch fed from the JVM and one fed from Python are the same sketch.
 
-The kernels hash in place: ``out`` comes in holding the seeds and goes out holding the hashes.
+A hash does not give its key back: whoever must name keys keeps a copy of some rows (``part``, ``take``) and asks it (``pick``).
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lately.core.columns import Ints, arrow, is_arrow, refuse_masked
 from lately.core.errors import InputError
-from lately.core.jit import helper, kernel
+from lately.core.text import arrow_text, copied, decoded, is_bytes, is_text
+from lately.core.xxh64 import hash_bytes, hash_integers
 
 Hashes = NDArray[np.uint64]
 
 SEED = 42
 
-_P1 = np.uint64(0x9E3779B185EBCA87)
-_P2 = np.uint64(0xC2B2AE3D27D4EB4F)
-_P3 = np.uint64(0x165667B19E3779F9)
-_P4 = np.uint64(0x85EBCA77C2B2AE63)
-_P5 = np.uint64(0x27D4EB2F165667C5)
-_ZERO, _ONE, _FOUR, _EIGHT, _32 = np.uint64(0), np.uint64(1), np.uint64(4), np.uint64(8), np.uint64(32)
+#: Tuples may hold tuples, this many deep; Python gives up on keys that nest much deeper.
+MAX_DEPTH = 32
+
+_OBJECTS = 300  # about the bytes that the objects around a single key take
+_BLOCK = 16_384  # rows of a dictionary that are decoded at a time, so that they stay in the cache
 
 
-@helper
-def _rotate(x: Any, by: int) -> Any:
-    return (x << np.uint64(by)) | (x >> np.uint64(64 - by))
+class Keys(ABC):
+    """A column of keys that can hash any slice of itself, and give its keys back."""
 
-
-@helper
-def _round(lane: Any, word: Any) -> Any:
-    return _rotate(lane + word * _P2, 31) * _P1
-
-
-@helper
-def _avalanche(h: Any) -> Any:
-    h = (h ^ (h >> np.uint64(33))) * _P2
-    h = (h ^ (h >> np.uint64(29))) * _P3
-    return h ^ (h >> _32)
-
-
-@helper
-def _word4(data: Any, i: Any) -> Any:
-    return (
-        np.uint64(data[i])
-        | np.uint64(data[i + np.uint64(1)]) << np.uint64(8)
-        | np.uint64(data[i + np.uint64(2)]) << np.uint64(16)
-        | np.uint64(data[i + np.uint64(3)]) << np.uint64(24)
-    )
-
-
-@helper
-def _word8(data: Any, i: Any) -> Any:
-    # Written byte by byte so that any alignment is legal; LLVM folds it into one load.
-    return (
-        np.uint64(data[i])
-        | np.uint64(data[i + np.uint64(1)]) << np.uint64(8)
-        | np.uint64(data[i + np.uint64(2)]) << np.uint64(16)
-        | np.uint64(data[i + np.uint64(3)]) << np.uint64(24)
-        | np.uint64(data[i + np.uint64(4)]) << np.uint64(32)
-        | np.uint64(data[i + np.uint64(5)]) << np.uint64(40)
-        | np.uint64(data[i + np.uint64(6)]) << np.uint64(48)
-        | np.uint64(data[i + np.uint64(7)]) << np.uint64(56)
-    )
-
-
-@kernel
-def _hash_integers(values: Ints, out: Hashes) -> None:
-    for i in range(values.size):
-        h = out[i] + _P5 + _EIGHT
-        h ^= _round(_ZERO, np.uint64(values[i]))
-        out[i] = _avalanche(_rotate(h, 27) * _P1 + _P4)
-
-
-@kernel
-def _hash_bytes(data: Any, offsets: Any, out: Hashes) -> None:
-    for i in range(out.size):
-        at, end, seed = np.uint64(offsets[i]), np.uint64(offsets[i + 1]), out[i]
-        size = end - at
-        if size >= _32:
-            a, b, c, d = seed + _P1 + _P2, seed + _P2, seed, seed - _P1
-            while at + _32 <= end:
-                a = _round(a, _word8(data, at))
-                b = _round(b, _word8(data, at + np.uint64(8)))
-                c = _round(c, _word8(data, at + np.uint64(16)))
-                d = _round(d, _word8(data, at + np.uint64(24)))
-                at += _32
-            h = _rotate(a, 1) + _rotate(b, 7) + _rotate(c, 12) + _rotate(d, 18)
-            h = (h ^ _round(_ZERO, a)) * _P1 + _P4
-            h = (h ^ _round(_ZERO, b)) * _P1 + _P4
-            h = (h ^ _round(_ZERO, c)) * _P1 + _P4
-            h = (h ^ _round(_ZERO, d)) * _P1 + _P4
-        else:
-            h = seed + _P5
-        h += size
-        while at + _EIGHT <= end:
-            h = _rotate(h ^ _round(_ZERO, _word8(data, at)), 27) * _P1 + _P4
-            at += _EIGHT
-        if at + _FOUR <= end:
-            h = _rotate(h ^ (_word4(data, at) * _P1), 23) * _P2 + _P3
-            at += _FOUR
-        while at < end:
-            h = _rotate(h ^ (np.uint64(data[at]) * _P5), 11) * _P1
-            at += _ONE
-        out[i] = _avalanche(h)
-
-
-class Keys(Protocol):
-    """A column of keys that can hash any slice of itself."""
-
+    @abstractmethod
     def __len__(self) -> int: ...
 
+    @property
+    @abstractmethod
+    def nbytes(self) -> int:
+        """The bytes it holds; parts of one column may share a dictionary, and each counts it."""
+
+    @abstractmethod
     def hash_into(self, start: int, out: Hashes) -> None:
         """Replace the seeds in ``out`` by the hashes of the ``out.size`` keys from ``start`` on."""
 
+    @abstractmethod
+    def pick(self, rows: Ints) -> list[Any]:
+        """The keys at these rows as Python has them: int, str, bytes, or tuples of those."""
 
-class IntegerKeys:
+    @abstractmethod
+    def take(self, rows: Ints | slice) -> "Keys":
+        """A copy of these rows, in this order, and of nothing else; it holds none of the caller's memory."""
+
+    def part(self, start: int, stop: int) -> "Keys":
+        """A copy of this slice, and of nothing else; it holds none of the caller's memory."""
+        return self.take(slice(start, stop))
+
+
+class IntegerKeys(Keys):
     """int64 keys."""
 
     def __init__(self, values: Ints) -> None:
@@ -130,24 +67,45 @@ class IntegerKeys:
     def __len__(self) -> int:
         return int(self.values.size)
 
+    @property
+    def nbytes(self) -> int:
+        return self.values.nbytes
+
     def hash_into(self, start: int, out: Hashes) -> None:
-        _hash_integers(self.values[start : start + out.size], out)
+        hash_integers(self.values[start : start + out.size], out)
+
+    def pick(self, rows: Ints) -> list[Any]:
+        keys: list[Any] = self.values[rows].tolist()
+        return keys
+
+    def take(self, rows: Ints | slice) -> Keys:
+        return IntegerKeys(self.values[rows].copy())
 
 
-class TextKeys:
+class TextKeys(Keys):
     """Text or bytes: one buffer of UTF-8 and the offsets into it, as Arrow keeps them."""
 
-    def __init__(self, data: NDArray[np.uint8], offsets: NDArray[Any]) -> None:
-        self.data, self.offsets = data, offsets
+    def __init__(self, data: NDArray[np.uint8], offsets: NDArray[Any], text: bool) -> None:
+        self.data, self.offsets, self.text = data, offsets, text
 
     def __len__(self) -> int:
         return int(self.offsets.size) - 1
 
+    @property
+    def nbytes(self) -> int:
+        return self.data.nbytes + self.offsets.nbytes
+
     def hash_into(self, start: int, out: Hashes) -> None:
-        _hash_bytes(self.data, self.offsets[start : start + out.size + 1], out)
+        hash_bytes(self.data, self.offsets[start : start + out.size + 1], out)
+
+    def pick(self, rows: Ints) -> list[Any]:
+        return decoded(self.data, self.offsets, rows, self.text)
+
+    def take(self, rows: Ints | slice) -> Keys:
+        return TextKeys(*copied(self.data, self.offsets, rows), self.text)
 
 
-class TupleKeys:
+class TupleKeys(Keys):
     """Several columns that form one key, chained as Spark's ``xxhash64(a, b, …)`` does."""
 
     def __init__(self, parts: Sequence[Keys]) -> None:
@@ -156,26 +114,54 @@ class TupleKeys:
     def __len__(self) -> int:
         return len(self.parts[0])
 
+    @property
+    def nbytes(self) -> int:
+        return sum(part.nbytes for part in self.parts)
+
     def hash_into(self, start: int, out: Hashes) -> None:
         for part in self.parts:
             part.hash_into(start, out)
 
+    def pick(self, rows: Ints) -> list[Any]:
+        return list(zip(*(part.pick(rows) for part in self.parts), strict=True))
 
-class HashedKeys:
-    """Keys whose hashes are already known: sorted, held back, dictionary-encoded, or hashed by Spark."""
+    def take(self, rows: Ints | slice) -> Keys:
+        return TupleKeys([part.take(rows) for part in self.parts])
 
-    def __init__(self, hashes: Hashes) -> None:
-        self.hashes = hashes
+
+class HashedKeys(Keys):
+    """Keys whose hashes are already known: sorted, held back, or hashed by Spark.
+
+    With a ``source`` they can be given back: key ``i`` is the source's at ``rows[i]``, or at ``i`` without ``rows``.
+    """
+
+    def __init__(self, hashes: Hashes, source: Keys | None = None, rows: Ints | None = None) -> None:
+        self.hashes, self.source, self.rows = hashes, source, rows
 
     def __len__(self) -> int:
         return int(self.hashes.size)
 
+    @property
+    def nbytes(self) -> int:
+        return self.hashes.nbytes + sum(held.nbytes for held in (self.source, self.rows) if held is not None)
+
     def hash_into(self, start: int, out: Hashes) -> None:
         out[:] = self.hashes[start : start + out.size]
 
+    def pick(self, rows: Ints) -> list[Any]:
+        if self.source is None:
+            raise InputError("keys given as hashes cannot be given back; give the keys themselves")
+        return self.source.pick(rows if self.rows is None else self.rows[rows])
 
-class MixedKeys:
-    """Keys of several types in one list, hashed one by one."""
+    def take(self, rows: Ints | slice) -> Keys:
+        hashes = self.hashes[rows].copy()
+        if self.source is None:
+            return HashedKeys(hashes)
+        return HashedKeys(hashes, self.source.take(rows if self.rows is None else self.rows[rows]))
+
+
+class MixedKeys(Keys):
+    """Keys of several types in one list, each a column of one."""
 
     def __init__(self, keys: Sequence[Keys]) -> None:
         self.keys = keys
@@ -183,21 +169,36 @@ class MixedKeys:
     def __len__(self) -> int:
         return len(self.keys)
 
+    @property
+    def nbytes(self) -> int:
+        return sum(key.nbytes + _OBJECTS for key in self.keys)
+
     def hash_into(self, start: int, out: Hashes) -> None:
         for i in range(out.size):
             self.keys[start + i].hash_into(0, out[i : i + 1])
 
+    def pick(self, rows: Ints) -> list[Any]:
+        first = np.zeros(1, np.int64)
+        return [self.keys[row].pick(first)[0] for row in rows.tolist()]
 
-class DictionaryKeys:
+    def take(self, rows: Ints | slice) -> Keys:
+        return MixedKeys(self.keys[rows] if isinstance(rows, slice) else [self.keys[row] for row in rows.tolist()])
+
+
+class DictionaryKeys(Keys):
     """Dictionary-encoded keys: each distinct key is hashed once when the seeds are all alike."""
 
-    def __init__(self, values: Keys, codes: NDArray[Any], decode: Callable[[], Keys]) -> None:
-        self.values, self.codes, self._decode = values, codes, decode
+    def __init__(self, values: Keys, codes: NDArray[Any]) -> None:
+        self.values, self.codes = values, codes
         self._known: tuple[int, Hashes] | None = None
-        self._plain: Keys | None = None
+        self._copy: Keys | None = None
 
     def __len__(self) -> int:
         return int(self.codes.size)
+
+    @property
+    def nbytes(self) -> int:
+        return self.values.nbytes + self.codes.nbytes
 
     def hash_into(self, start: int, out: Hashes) -> None:
         codes = self.codes[start : start + out.size]
@@ -205,14 +206,28 @@ class DictionaryKeys:
             return
         seed = int(out[0])
         if (out != out[0]).any():  # a later part of a tuple: every row has its own seed
-            self._plain = self._plain or self._decode()
-            self._plain.hash_into(start, out)
+            for at in range(0, out.size, _BLOCK):
+                self.values.take(codes[at : at + _BLOCK].astype(np.int64)).hash_into(0, out[at : at + _BLOCK])
             return
         if self._known is None or self._known[0] != seed:
             table = np.full(len(self.values), seed, np.uint64)
             self.values.hash_into(0, table)
             self._known = (seed, table)
         np.take(self._known[1], codes, out=out)
+
+    def pick(self, rows: Ints) -> list[Any]:
+        return self.values.pick(self.codes[rows])
+
+    def take(self, rows: Ints | slice) -> Keys:
+        codes = self.codes[rows].copy()
+        if len(self.values) > 4 * codes.size:  # most of the dictionary would be held for nothing
+            used, codes = np.unique(codes, return_inverse=True)
+            return DictionaryKeys(self.values.take(used.astype(np.int64)), codes.astype(np.int32))
+        if self._copy is None:
+            self._copy = self.values.part(0, len(self.values))
+        twin = DictionaryKeys(self._copy, codes)
+        twin._known, twin._copy = self._known, self._copy
+        return twin
 
 
 def all_hashes(keys: Keys) -> Hashes:
@@ -239,12 +254,12 @@ def one_key(key: Any) -> Any:
     return column
 
 
-def key_column(keys: Any) -> Keys:
-    """Read a column of keys, or one key, in any of the forms that users have."""
+def key_column(keys: Any, depth: int = 0) -> Keys:
+    """Read a column of keys, or one key, in any of the forms that users have; ``depth`` counts the tuples around it."""
     if isinstance(keys, str | bytes | int | np.integer | np.str_ | np.bytes_) and not isinstance(keys, bool | np.bool_):
         return _one(keys)
     if isinstance(keys, tuple):
-        return TupleKeys([key_column(part) for part in _parts(keys)])
+        return _tuple(keys, depth)
     if keys is None or np.isscalar(keys) or isinstance(keys, bytearray | dict | set | frozenset):
         raise _unsupported(keys)
     refuse_masked(keys, "keys")
@@ -253,18 +268,20 @@ def key_column(keys: Any) -> Keys:
     if isinstance(keys, np.ndarray) and keys.dtype.kind in "iu":
         return _integers(keys)
     if isinstance(keys, list) and keys and isinstance(keys[0], tuple):
-        return _tuples(keys)
+        return _tuples(keys, depth)
     if isinstance(keys, list) and keys and type(keys[0]) is int and set(map(type, keys)) == {int}:
         return _plain_integers(keys)
     if hasattr(keys, "columns") and hasattr(keys, "shape") and not is_arrow(keys):  # a pandas or polars frame
-        return _together([key_column(keys[name]) for name in keys.columns])
+        return _together([key_column(keys[name], _inside(depth)) for name in keys.columns])
     if isinstance(keys, np.ndarray) and keys.dtype.kind == "U" and keys.ndim == 1:
-        return _from_arrow_like(keys)
+        return _from_arrow_like(keys, depth)
     if isinstance(keys, np.ndarray) and keys.dtype.kind in "OSU":
-        return key_column(keys.tolist())
+        return key_column(keys.tolist(), depth)
     if getattr(keys, "dtype", None) == np.dtype("O"):  # a pandas column of Python objects
-        return key_column(keys.to_list())
-    return _from_arrow_like(keys)
+        return key_column(keys.to_list(), depth)
+    if isinstance(keys, Iterator):
+        return key_column(list(keys), depth)
+    return _from_arrow_like(keys, depth)
 
 
 def _one(key: Any) -> Keys:
@@ -276,16 +293,20 @@ def _one(key: Any) -> Keys:
         raw = key if isinstance(key, bytes) else str(key).encode()
     except UnicodeEncodeError as error:
         raise InputError(f"the key {key!r} is not valid Unicode ({error.reason}); give it as bytes") from error
-    return TextKeys(np.frombuffer(raw, np.uint8), np.array([0, len(raw)], np.int64))
+    return TextKeys(np.frombuffer(raw, np.uint8), np.array([0, len(raw)], np.int64), not isinstance(key, bytes))
 
 
-def _parts(key: tuple[Any, ...]) -> tuple[Any, ...]:
+def _inside(depth: int) -> int:
+    """The depth of what is inside a tuple at this depth."""
+    if depth == MAX_DEPTH:
+        raise InputError(f"a key nests tuples more than {MAX_DEPTH} deep; give its parts side by side, or as text")
+    return depth + 1
+
+
+def _tuple(key: tuple[Any, ...], depth: int) -> Keys:
     if not key:
         raise InputError("the key () is an empty tuple; give at least one part")
-    for part in key:
-        if not isinstance(part, str | bytes | int | np.integer | tuple) or isinstance(part, bool):
-            raise _unsupported(part)
-    return key
+    return TupleKeys([_single(part, _inside(depth)) for part in key])
 
 
 def _together(parts: Sequence[Keys]) -> Keys:
@@ -294,14 +315,14 @@ def _together(parts: Sequence[Keys]) -> Keys:
     return TupleKeys(parts)
 
 
-def _tuples(keys: list[Any]) -> Keys:
-    width = len(keys[0]) if isinstance(keys[0], tuple) else -1
+def _tuples(keys: list[Any], depth: int) -> Keys:
+    width = len(keys[0])
     for key in keys:
         if not isinstance(key, tuple) or len(key) != width:
             raise InputError(f"the key {key!r} beside {keys[0]!r}; keys that are tuples must all have {width} parts")
     if width == 0:
         raise InputError("the key () is an empty tuple; give at least one part")
-    return TupleKeys([key_column(list(part)) for part in zip(*keys, strict=True)])
+    return TupleKeys([key_column(list(part), _inside(depth)) for part in zip(*keys, strict=True)])
 
 
 def _plain_integers(keys: list[int]) -> Keys:
@@ -322,59 +343,53 @@ def _integers(values: NDArray[Any]) -> Keys:
     return IntegerKeys(np.ascontiguousarray(values, np.int64))
 
 
-def _from_arrow_like(keys: Any) -> Keys:
+def _from_arrow_like(keys: Any, depth: int) -> Keys:
     import pyarrow as pa
 
     try:
-        return _arrow_keys(arrow(keys))
+        column = arrow(keys)
+        if not _loses_text(keys, column):
+            return _arrow_keys(column, depth)
     except (pa.ArrowException, TypeError, OverflowError, UnicodeEncodeError) as error:
-        if isinstance(keys, list):
-            return MixedKeys([_single(key) for key in keys])
         if isinstance(error, TypeError) and not hasattr(keys, "__iter__"):
             raise _unsupported(keys) from error
-        raise InputError(f"cannot read keys: {error}; give text, bytes, integers or tuples of those") from error
+        if not isinstance(keys, list):
+            raise InputError(f"cannot read keys: {error}; give text, bytes, integers or tuples of those") from error
+    return MixedKeys([_single(key, depth) for key in keys])
 
 
-def _single(key: Any) -> Keys:
+def _loses_text(keys: Any, column: Any) -> bool:
+    """Whether these are Python's objects, text beside bytes, which Arrow all takes for bytes."""
+    if not is_bytes(column.type) or is_arrow(keys) or hasattr(keys, "dtype"):
+        return False
+    return any(issubclass(kind, str) for kind in set(map(type, keys)))
+
+
+def _single(key: Any, depth: int) -> Keys:
     if not isinstance(key, str | bytes | int | np.integer | tuple):
         raise _unsupported(key)
-    return key_column(key)
+    return key_column(key, depth)
 
 
-def _arrow_keys(column: Any) -> Keys:
+def _arrow_keys(column: Any, depth: int) -> Keys:
     import pyarrow as pa
 
     kind = column.type
     if column.null_count:
         raise InputError(f"{column.null_count} of the keys are null; fill or drop them first")
     if pa.types.is_dictionary(kind):
-        codes = column.indices.to_numpy(zero_copy_only=False)
-        return DictionaryKeys(_arrow_keys(column.dictionary), codes, lambda: _arrow_keys(column.dictionary_decode()))
+        return DictionaryKeys(_arrow_keys(column.dictionary, depth), column.indices.to_numpy(zero_copy_only=False))
     if pa.types.is_integer(kind):
         return _integers(column.to_numpy(zero_copy_only=False))
     if pa.types.is_struct(kind):
-        return _together([_arrow_keys(part) for part in column.flatten()])
-    if kind in (pa.string_view(), pa.binary_view()) or pa.types.is_fixed_size_binary(kind):
-        column = column.cast(pa.large_binary() if not pa.types.is_fixed_size_binary(kind) else pa.binary())
-        kind = column.type
-    if pa.types.is_string(kind) or pa.types.is_binary(kind):
-        return _text(column, np.int32)
-    if pa.types.is_large_string(kind) or pa.types.is_large_binary(kind):
-        return _text(column, np.int64)
-    if pa.types.is_null(kind) and len(column) == 0:
+        return _together([_arrow_keys(part, _inside(depth)) for part in column.flatten()])
+    if len(column) == 0 and (pa.types.is_null(kind) or is_text(kind) or is_bytes(kind)):
         return IntegerKeys(np.empty(0, np.int64))
+    if is_text(kind) or is_bytes(kind):
+        return TextKeys(*arrow_text(column), is_text(kind))
     if len(column):
         raise _unsupported(column[0].as_py())
     raise InputError(f"keys of type {kind} are not supported; give text, bytes, integers or tuples of those")
-
-
-def _text(column: Any, offset_type: Any) -> Keys:
-    if len(column) == 0:
-        return IntegerKeys(np.empty(0, np.int64))
-    _, offsets, data = column.buffers()
-    offsets = np.frombuffer(offsets, offset_type)[column.offset : column.offset + len(column) + 1]
-    content = np.frombuffer(data, np.uint8) if data is not None and data.size else np.empty(0, np.uint8)
-    return TextKeys(content, offsets)
 
 
 def _unsupported(key: object) -> InputError:

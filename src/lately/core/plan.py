@@ -109,6 +109,15 @@ def count_min_size(eps_cm: float, delta_cm: float) -> tuple[int, int]:
     return math.ceil(math.e / eps_cm), max(1, math.ceil(math.log(1 / delta_cm)))
 
 
+def fewest_rows(delta: float) -> tuple[float, int]:
+    """(odds, depth) with odds^-depth = delta: as few rows as a width of odds/eps allows without taking more cells.
+
+    The textbook's e^-depth rounds the depth up; a little wider and one row less is faster, and no larger.
+    """
+    depth = max(1, math.floor(math.log(1 / delta)))
+    return delta ** (-1 / depth), depth
+
+
 def merged_error(eps_sw: float, height: int) -> float:
     """The relative error of a counter after ``height`` levels of merging: h·eps(1+eps) + eps (ECM-15 §5.1)."""
     return height * eps_sw * (1 + eps_sw) + eps_sw
@@ -135,6 +144,11 @@ def wave_capacity(eps: float) -> int:
     Two at the least: with one, merging could move all of a range's arrivals out of it.
     """
     return max(2, 1 << (math.ceil((1 / eps + 1) / 2) - 1).bit_length())
+
+
+def shared_capacity(eps: float) -> int:
+    """Notes per level of a row of shared waves: 1/eps, and four times its root more for the unevenness of random phases."""
+    return math.ceil(1 / eps + 4 * math.sqrt(1 / eps))
 
 
 def exphist_capacity(eps: float) -> int:

@@ -1,7 +1,6 @@
 """What every counter family is: an array of independent cells that count arrivals by stamp.
 
-A stamp is a uint32 tick number; 0 means "before any window". ``span`` is how many ticks before an arrival still lie inside
-the window.
+A stamp is a uint32 tick number; 0 means "before any window".
 """
 
 from abc import ABC, abstractmethod
@@ -17,6 +16,9 @@ Stamps = NDArray[np.uint32]
 Cells = NDArray[np.uint32]
 Counts = NDArray[np.int64]
 
+#: Given to kernels for counts that are all one.
+NO_COUNTS = np.empty(0, np.int64)
+
 MAX_COUNT = 2**62
 
 #: No arrival bears this stamp: asking since then finds nothing.
@@ -31,7 +33,55 @@ class Bounds(NamedTuple):
     high: Counts
 
 
-class CounterArray(ABC):
+class Part(ABC):
+    """Something that a sketch over a window is made of: it moves, merges and is stored with the sketch."""
+
+    #: How many ticks before an arrival still lie inside the window.
+    span: int
+    #: How many levels of merging the oldest of its arrivals went through.
+    height: int
+
+    def live_from(self, now: int) -> int:
+        """The first stamp inside the window that ends at ``now``, which may lie beyond what a stamp can hold."""
+        return min(max(1, now - self.span), MAX_STAMP)
+
+    def begin(self, origin: int) -> None:  # noqa: B027  most need not know
+        """The first tick was seen: stamps count from ``origin``."""
+
+    @abstractmethod
+    def rebase(self, shift: int) -> None:
+        """Move the origin of the stamps ``shift`` ticks on; what falls before it has left every window."""
+
+    @abstractmethod
+    def merged(self, others: Sequence[Self], shifts: Sequence[int], live_from: int) -> Self:
+        """A new one that holds what ``self`` and the others hold.
+
+        ``shifts[i]`` (self first) is what to add to the stamps of input i to put all on one origin; in those stamps
+        nothing before ``live_from`` is in the window any more.
+        """
+
+    @property
+    @abstractmethod
+    def nbytes(self) -> int:
+        """The bytes that it takes in memory."""
+
+    @abstractmethod
+    def copy(self) -> Self:
+        """An independent copy."""
+
+    @abstractmethod
+    def write(self, out: Writer, now: int) -> None:
+        """Write the state; stamps go out as ages before ``now``, and what has left the window stays behind."""
+
+    @abstractmethod
+    def read(self, source: Reader, now: int, newest: int, most: int) -> None:
+        """Read the state into a fresh one of the same shape.
+
+        No arrival can have been stamped after ``newest``, and no cell can have counted more than ``most``.
+        """
+
+
+class CounterArray(Part):
     """An array of ``cells`` sliding-window counters of one family."""
 
     family: ClassVar[str]
@@ -40,12 +90,15 @@ class CounterArray(ABC):
 
     def __init__(self, cells: int, span: int, eps: float) -> None:
         self.cells, self.span, self.eps = cells, span, eps
-        #: How many levels of merging the oldest of its arrivals went through.
         self.height = 0
 
     @abstractmethod
     def add(self, cells: Cells, stamps: Stamps, counts: Counts | None = None) -> None:
         """Count arrivals; the stamps of a cell must not decrease from one arrival to the next, nor from call to call."""
+
+    def add_to_row(self, row: int, cells: Cells, stamps: Stamps, counts: Counts | None = None) -> None:
+        """``add`` to cells of one row of a sketch; families whose cells share a row's room need to know which."""
+        self.add(cells, stamps, counts)
 
     def extend(self, stamps: Stamps, counts: Counts | None = None) -> None:
         """``add`` to cell 0; families that can do better with a whole run do."""
@@ -55,10 +108,6 @@ class CounterArray(ABC):
         """How many arrivals each of these cells counted at ``stamp`` or later."""
         bounds = self._since(cells, np.uint32(max(stamp, 1)))
         return _widened(bounds, self.merge_error, self.height) if self.height else bounds
-
-    def live_from(self, now: int) -> int:
-        """The first stamp inside the window that ends at ``now``, which may lie beyond what a stamp can hold."""
-        return min(max(1, now - self.span), MAX_STAMP)
 
     def all_since(self, stamp: int) -> Bounds:
         """``since`` for every cell: the plain Count-Min array that a range leaves."""
@@ -71,38 +120,6 @@ class CounterArray(ABC):
     @abstractmethod
     def merge_error(self) -> float:
         """The largest share of a range's arrivals that one merge can move across its start."""
-
-    @abstractmethod
-    def rebase(self, shift: int) -> None:
-        """Move the origin of the stamps ``shift`` ticks on; what falls before it has left every window."""
-
-    @abstractmethod
-    def merged(self, others: Sequence[Self], shifts: Sequence[int], live_from: int) -> Self:
-        """A new array that counts what ``self`` and the others counted.
-
-        ``shifts[i]`` (self first) is what to add to the stamps of input i to put all on one origin; in those stamps
-        nothing before ``live_from`` is in the window any more.
-        """
-
-    @property
-    @abstractmethod
-    def nbytes(self) -> int:
-        """The bytes that the cells take in memory."""
-
-    @abstractmethod
-    def copy(self) -> Self:
-        """An independent copy."""
-
-    @abstractmethod
-    def write(self, out: Writer, now: int) -> None:
-        """Write the state; stamps go out as ages before ``now``, and what has left the window stays behind."""
-
-    @abstractmethod
-    def read(self, source: Reader, now: int, newest: int, most: int) -> None:
-        """Read the state into a fresh array of the same shape.
-
-        No arrival can have been stamped after ``newest``, and no cell can have counted more than ``most``.
-        """
 
 
 def _widened(bounds: Bounds, error: float, height: int) -> Bounds:

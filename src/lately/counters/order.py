@@ -7,7 +7,8 @@ import numpy as np
 
 from lately.core.columns import Ints
 from lately.core.jit import kernel
-from lately.core.keys import Hashes
+from lately.core.joined import JoinedKeys
+from lately.core.keys import Hashes, Keys
 from lately.counters.base import Counts, Stamps
 
 
@@ -17,10 +18,15 @@ class Held(NamedTuple):
     ticks: Ints
     hashes: Hashes
     counts: Counts
+    keys: Keys | None = None  # where the sketch gives keys back
 
     @classmethod
     def nothing(cls) -> "Held":
         return cls(np.empty(0, np.int64), np.empty(0, np.uint64), np.empty(0, np.int64))
+
+    @property
+    def nbytes(self) -> int:
+        return sum(column.nbytes for column in self if column is not None)
 
     @classmethod
     def together(cls, parts: Sequence["Held"]) -> "Held":
@@ -29,13 +35,18 @@ class Held(NamedTuple):
         hashes = np.concatenate([part.hashes for part in parts])
         counts = np.concatenate([part.counts for part in parts])
         order = np.argsort(ticks, kind="stable")
-        return cls(ticks[order], hashes[order], counts[order])
+        keys = [part.keys for part in parts if part.keys is not None]
+        return cls(ticks[order], hashes[order], counts[order], JoinedKeys(keys).take(order) if keys else None)
 
     def split(self, tick: int) -> tuple["Held", "Held"]:
         """What came up to this tick, and what came after."""
-        ticks, hashes, counts = self
-        at = int(np.searchsorted(ticks, tick, "right"))
-        return Held(ticks[:at], hashes[:at], counts[:at]), Held(ticks[at:].copy(), hashes[at:].copy(), counts[at:].copy())
+        at = int(np.searchsorted(self.ticks, tick, "right"))
+        return self._part(0, at), self._part(at, self.ticks.size)
+
+    def _part(self, start: int, stop: int) -> "Held":
+        part = slice(start, stop)
+        keys = self.keys.part(start, stop) if self.keys is not None and stop > start else None
+        return Held(self.ticks[part].copy(), self.hashes[part].copy(), self.counts[part].copy(), keys)
 
 
 @kernel
@@ -51,7 +62,7 @@ def is_sorted(values: Ints) -> bool:
 
 
 @kernel
-def stamp(ticks: Ints, origin: Any, out: Stamps) -> None:
+def put_stamps(ticks: Ints, origin: Any, out: Stamps) -> None:
     """Ticks as stamps since an origin."""
     for i in range(ticks.size):
         out[i] = np.uint32(ticks[i] - origin)

@@ -13,21 +13,38 @@ _KINDS: tuple[Literal["time", "integer", "arrivals"], ...] = ("time", "integer",
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
-    """What a counter or sketch was asked for. Two can be merged when all of it agrees."""
+class WindowShape:
+    """What anything over a window was asked for. Two can be merged when all of it agrees."""
 
     window: Window
     lateness: int
     eps: float
     delta: float
-    counter: Counter
     merge_height: int
+
+    def write(self, out: Writer) -> None:
+        """Write all fields, in the order of declaration."""
+        _write_guarantee(self, out)
+        out.u8(self.merge_height)
+
+
+@dataclass(frozen=True, slots=True)
+class Shape(WindowShape):
+    """What a counter was asked for, or a sketch with a family of counters to choose from."""
+
+    counter: Counter
     samples: int
 
     @property
     def eps_sw(self) -> float:
         """The error that each counter is built with."""
         return premerge_error(self.eps, self.merge_height)
+
+    def write(self, out: Writer) -> None:
+        _write_guarantee(self, out)
+        out.u8(NAMES.index(self.counter))
+        out.u8(self.merge_height)
+        out.u8(self.samples)
 
 
 def window_and_lateness(window: Duration | arrivals, tick: Duration | None, lateness: Duration | None) -> tuple[Window, int]:
@@ -48,26 +65,31 @@ def window_and_lateness(window: Duration | arrivals, tick: Duration | None, late
     return shape, ticks
 
 
-def write_shape(shape: Shape, out: Writer) -> None:
-    """Write the fields that every shape begins with."""
+def _write_guarantee(shape: WindowShape, out: Writer) -> None:
     out.u8(_KINDS.index(shape.window.kind))
     out.u64(shape.window.ticks)
     out.u64(shape.window.unit)
     out.u64(shape.lateness)
     out.f64(shape.eps)
     out.f64(shape.delta)
-    out.u8(NAMES.index(shape.counter))
-    out.u8(shape.merge_height)
-    out.u8(shape.samples)
 
 
-def read_shape(source: Reader) -> Shape:
-    """The fields that every shape begins with, as ``write_shape`` wrote them."""
+def _read_guarantee(source: Reader) -> tuple[Window, int, float, float]:
     kind = _KINDS[source.choice(0, 1, 2)]
     ticks = source.within(source.u64(), 1, MAX_WINDOW_TICKS)
     unit = source.within(source.u64(), 1, 2**63 - 1)
     source.check(kind != "arrivals" or unit == 1, "arrivals with a unit")
     lateness = source.within(source.u64(), 0, 0 if kind == "arrivals" else ticks)
-    eps, delta = source.fraction(), source.fraction()
+    return Window(kind, ticks, unit), lateness, source.fraction(), source.fraction()
+
+
+def read_window_shape(source: Reader) -> WindowShape:
+    """What ``WindowShape.write`` wrote."""
+    return WindowShape(*_read_guarantee(source), source.u8())
+
+
+def read_shape(source: Reader) -> Shape:
+    """What ``Shape.write`` wrote."""
+    guarantee = _read_guarantee(source)
     counter = NAMES[source.choice(*range(len(NAMES)))]
-    return Shape(Window(kind, ticks, unit), lateness, eps, delta, counter, source.u8(), source.within(source.u8(), 1, 255))
+    return Shape(*guarantee, source.u8(), counter, source.within(source.u8(), 1, 255))

@@ -24,26 +24,10 @@ from lately.core import plan
 from lately.core.codec import Reader, Writer
 from lately.core.jit import helper, kernel
 from lately.counters.base import Bounds, Cells, Counts, Stamps
+from lately.counters.bits import newest_odd, trailing_zeros
 from lately.counters.positional import PositionalArray, Walk
 
 _ZERO, _ONE = np.uint64(0), np.uint64(1)
-
-# Trailing zeros by a de Bruijn sequence: isolate the lowest bit, and each of the 64 products has its own top six bits.
-_DE_BRUIJN = np.uint64(0x03F79D71B4CB0A89)
-_TRAILING = np.zeros(64, np.uint8)
-for _bit in range(64):
-    _TRAILING[((0x03F79D71B4CB0A89 << _bit) & (2**64 - 1)) >> 58] = _bit
-
-
-@helper
-def _trailing_zeros(x: Any) -> Any:
-    return np.uint64(_TRAILING[((x & (~x + _ONE)) * _DE_BRUIJN) >> np.uint64(58)])
-
-
-@helper
-def _newest_odd(n: Any, level: Any) -> Any:
-    """How many positions of exactly this level there are up to n; the newest has the index one less."""
-    return (n + (_ONE << level)) >> (level + _ONE)
 
 
 @kernel
@@ -55,7 +39,7 @@ def _add(cells: Cells, stamps: Stamps, state: Any, span: Any) -> int:
     for i in range(cells.size):
         cell, stamp = cells[i], stamps[i]
         position = n[cell] + _ONE
-        level = _trailing_zeros(position)
+        level = trailing_zeros(position)
         if level < top:
             slot = (position >> (level + _ONE)) & mask
         else:
@@ -88,7 +72,7 @@ def _add_weighted(cells: Cells, stamps: Stamps, counts: Counts, state: Any, span
             if lost > old or stamp - rings[top, cell, lost & mask] <= span:
                 return i
         for level in range(top):
-            start, stop = _newest_odd(before, np.uint64(level)), _newest_odd(after, np.uint64(level))
+            start, stop = newest_odd(before, np.uint64(level)), newest_odd(after, np.uint64(level))
             for k in range(max(start, stop - min(stop, capacity)), stop):
                 rings[level, cell, np.uint64(k) & mask] = stamp
         for k in range(max(old, new - min(new, capacity)) + _ONE, new + _ONE):
@@ -132,7 +116,7 @@ def _append(cell: Any, stamps: Stamps, ends: Any, state: Any, span: Any) -> bool
         if np.uint64(level) == top:
             start, stop = old + _ONE, new + _ONE
         else:
-            start, stop = _newest_odd(before, np.uint64(level)), _newest_odd(after, np.uint64(level))
+            start, stop = newest_odd(before, np.uint64(level)), newest_odd(after, np.uint64(level))
         for k in range(max(start, stop - min(stop, capacity)), stop):
             if np.uint64(level) == top:
                 position = np.uint64(k) << top
@@ -186,7 +170,7 @@ def _count_since(cells: Cells, since: Any, state: Any, low: Counts, high: Counts
                 after = middle
                 continue
             index = middle >> (level + _ONE)
-            if index + capacity < _newest_odd(last, level):
+            if index + capacity < newest_odd(last, level):
                 break  # no longer retained: the gap stays as wide as this
             if rings[level, cell, index & mask] < since:
                 before = middle
@@ -200,7 +184,7 @@ def _count_since(cells: Cells, since: Any, state: Any, low: Counts, high: Counts
 def _is_retained(position: Any, level: Any, top: Any, last: Any, capacity: Any) -> Any:
     if level == top:
         return (position >> top) + capacity > (last >> top)
-    return (position >> (level + _ONE)) + capacity >= _newest_odd(last, level)
+    return (position >> (level + _ONE)) + capacity >= newest_odd(last, level)
 
 
 @kernel
@@ -221,7 +205,7 @@ def _walk(live_from: Any, state: Any, positions: Any, places: Any, offsets: Any)
             if position <= base[cell]:
                 stop = True
             else:
-                level = min(_trailing_zeros(position), top)
+                level = min(trailing_zeros(position), top)
                 if _is_retained(position, level, top, last, capacity):
                     slot = (position >> top) & mask if level == top else (position >> (level + _ONE)) & mask
                     if rings[level, cell, slot] >= live_from:
@@ -230,7 +214,7 @@ def _walk(live_from: Any, state: Any, positions: Any, places: Any, offsets: Any)
                         stop = True
                     position -= _ONE << step
                     while position > _ZERO and step < top:
-                        level = min(_trailing_zeros(position), top)
+                        level = min(trailing_zeros(position), top)
                         if _is_retained(position, level, top, last, capacity):
                             break
                         step += _ONE  # the gap widens: go on at multiples of the next power of two

@@ -4,9 +4,11 @@ from typing import Any, Self
 
 import numpy as np
 
+from lately.core import plots
 from lately.core.codec import Reader, storable
 from lately.core.durations import Duration, arrivals
-from lately.core.estimate import Estimate
+from lately.core.errors import ParameterError
+from lately.core.estimate import Estimate, Estimates
 from lately.core.keys import HashedKeys, Keys
 from lately.core.plan import SAMPLES, Counter, check_probability, check_samples
 from lately.counters.base import CounterArray, Counts, Stamps
@@ -31,6 +33,8 @@ class WindowCounter(Windowed[Shape]):
     (True, True)
     """
 
+    _parts: tuple[CounterArray]
+
     def __init__(
         self,
         *,
@@ -47,18 +51,13 @@ class WindowCounter(Windowed[Shape]):
         check_probability("eps", eps)
         check_probability("delta", delta)
         check_samples(samples)
-        shape = Shape(*window_and_lateness(window, tick, lateness), eps, delta, counter, merge_height, samples)
+        shape = Shape(*window_and_lateness(window, tick, lateness), eps, delta, merge_height, counter, samples)
         self._begin(shape, [_array(shape, salt)])
 
     @property
     def eps(self) -> float:
         """The relative error asked for."""
         return self._shape.eps
-
-    @property
-    def merges(self) -> int:
-        """How many levels of merging it came through; its bounds account for them."""
-        return self._counters[0].height
 
     def __repr__(self) -> str:
         family = self._shape.counter
@@ -80,15 +79,39 @@ class WindowCounter(Windowed[Shape]):
 
     def count(self, last: Duration | None = None, between: tuple[Any, Any] | None = None) -> Estimate:
         """How many arrivals the last so long had, or a range in the past; the whole window by default."""
-        (array,) = self._counters
+        (array,) = self._parts
         low, value, high = self._bounds(array, np.zeros(1, np.uint32), self._held_since, self._range(last, between))
         return Estimate(int(value[0]), int(low[0]), int(high[0]), 1.0 if array.certain else 1 - self._shape.delta)
+
+    def plot(self, last: Duration | None = None, points: int = 30, ax: Any = None) -> Any:
+        """Draw how many arrivals the last so long had, for ``points`` lengths up to ``last``; needs matplotlib.
+
+        The curve has the bounds as error bars. Without ``ax`` a new figure is made. Returns the axes.
+
+        >>> from matplotlib.figure import Figure
+        >>> counter = WindowCounter(window=100, eps=0.1)
+        >>> counter.add([70, 80, 90])
+        >>> counter.plot(last=20, points=2, ax=Figure().subplots()).lines[0].get_xydata().tolist()
+        [[10.0, 2.0], [20.0, 3.0]]
+        """
+        if points < 1:
+            raise ParameterError(f"points={points!r}: give a whole number from 1")
+        (array,), window, (longest, _) = self._parts, self._window, self._range(last, None)
+        ages = np.unique(-(-longest * np.arange(1, points + 1) // points))  # rounded up, so that none is nothing
+        cell = np.zeros(1, np.uint32)
+        low, value, high = np.hstack([self._bounds(array, cell, self._held_since, (age, None)) for age in ages.tolist()])
+        sure = 1.0 if array.certain else 1 - self._shape.delta
+        time = plots.time_unit(longest * window.unit)
+        scale, unit = {"time": time, "integer": (1, "units of time"), "arrivals": (1, "arrivals")}[window.kind]
+        ax = plots.curve(ages * (window.unit / scale), Estimates(value, low, high, sure), ax)
+        ax.set(xlabel=f"the last so many {unit}", ylabel="arrivals")
+        return ax
 
     def _held_since(self, tick: int) -> int:
         return int(self._held.counts[self._held.ticks >= tick].sum())
 
     def _count(self, keys: Keys, start: int, stamps: Stamps, counts: Counts | None) -> None:
-        self._counters[0].extend(stamps, counts)
+        self._parts[0].extend(stamps, counts)
 
     @classmethod
     def _read(cls, source: Reader) -> Self:

@@ -6,8 +6,8 @@ An arrival goes through here before it is counted:
               int64     sort if not    refused    lateness=     uint32,
                                        and told                  since ``origin``
 
-Stamps are 32 bits wide. Before they could run over, the origin moves on and every counter is rebased, which costs one pass
-in four billion ticks. Subclasses say how to count a block (``_count``) into their counter arrays (``_counters``).
+Stamps are 32 bits wide. Before they could run over, the origin moves on and every part is rebased, which costs one pass
+in four billion ticks. Subclasses say how to count a block (``_count``) into their parts.
 """
 
 from abc import ABC, abstractmethod
@@ -22,13 +22,15 @@ from lately.core import codec
 from lately.core.codec import Reader, Writer
 from lately.core.columns import Ints, arrival_counts
 from lately.core.durations import Duration, Window
-from lately.core.errors import InputError, MergeError, ParameterError, RangeError
+from lately.core.errors import InputError, MergeError, ParameterError
 from lately.core.jit import tell_if_cold
-from lately.core.keys import HashedKeys, Keys, all_hashes
-from lately.core.times import EPOCH, check_tick, is_instant, tick_of, ticks_of
-from lately.counters.base import MAX_COUNT, MAX_STAMP, Bounds, CounterArray, Counts, Stamps
-from lately.counters.order import Held, is_sorted, stamp
-from lately.counters.shape import Shape, write_shape
+from lately.core.keys import HashedKeys, Hashes, Keys, all_hashes
+from lately.core.stored_keys import column_of, read_keys, write_keys
+from lately.core.times import EPOCH, check_tick, tick_of, ticks_of
+from lately.counters.base import MAX_COUNT, MAX_STAMP, Bounds, Cells, CounterArray, Counts, Part, Stamps
+from lately.counters.order import Held, is_sorted, put_stamps
+from lately.counters.ranges import range_ages
+from lately.counters.shape import WindowShape
 
 #: Bounds widen with every level; far before this they say nothing.
 MAX_HEIGHT = 255
@@ -37,20 +39,24 @@ MAX_HEIGHT = 255
 BLOCK = 16_384
 
 
-S = TypeVar("S", bound=Shape)
+S = TypeVar("S", bound=WindowShape)
 
 
 class Windowed(ABC, Generic[S]):
     """Base of counters and sketches over a sliding window."""
 
     FAMILY: ClassVar[int]
+    #: How many arrivals are counted at a time.
+    _block: ClassVar[int] = BLOCK
+    #: Whether it gives keys back, and so has to keep them.
+    _keeps_keys: ClassVar[bool] = False
     _shape: S
-    _counters: tuple[CounterArray, ...]
+    _parts: tuple[Part, ...]
 
-    def _begin(self, shape: S, counters: Sequence[CounterArray]) -> Self:
-        """Start empty, with these counter arrays."""
+    def _begin(self, shape: S, parts: Sequence[Part]) -> Self:
+        """Start empty, made of these parts."""
         tell_if_cold()
-        self._shape, self._counters = shape, tuple(counters)
+        self._shape, self._parts = shape, tuple(parts)
         self._window, self._lateness = shape.window, shape.lateness
         self._now: int | None = None
         self._origin = 0  # the tick whose stamp would be 0
@@ -59,9 +65,9 @@ class Windowed(ABC, Generic[S]):
         self._late = 0
         return self
 
-    def _twin(self, counters: Sequence[CounterArray]) -> Self:
-        """An empty one of the same shape, with these counter arrays."""
-        return object.__new__(type(self))._begin(self._shape, counters)
+    def _twin(self, parts: Sequence[Part]) -> Self:
+        """An empty one of the same shape, made of these parts."""
+        return object.__new__(type(self))._begin(self._shape, parts)
 
     @abstractmethod
     def _count(self, keys: Keys, start: int, stamps: Stamps, counts: Counts | None) -> None:
@@ -90,9 +96,14 @@ class Windowed(ABC, Generic[S]):
         return self._late
 
     @property
+    def merges(self) -> int:
+        """How many levels of merging it came through; its bounds account for them."""
+        return self._parts[0].height
+
+    @property
     def nbytes(self) -> int:
         """The bytes that the state takes in memory."""
-        return sum(a.nbytes for a in self._counters) + sum(c.nbytes for c in self._held)
+        return sum(part.nbytes for part in self._parts) + self._held.nbytes
 
     def advance(self, time: Any) -> None:
         """Let time pass without an arrival: what is older than the window leaves it. Going back does nothing.
@@ -113,6 +124,8 @@ class Windowed(ABC, Generic[S]):
         """Move now on to this tick; the first one also decides where stamps begin."""
         if self._now is None:
             self._now, self._origin = tick, self._origin_for(tick)
+            for part in self._parts:
+                part.begin(self._origin)
         self._now = max(self._now, tick)
 
     def _origin_for(self, tick: int) -> int:
@@ -158,10 +171,11 @@ class Windowed(ABC, Generic[S]):
         self._see(int(ticks[0]))
         self._see(int(ticks[-1]))
         if self._lateness:
-            self._held = Held.together([self._held, Held(ticks, hashes, chosen)])
+            held = Held(ticks, hashes, chosen, keys.take(order) if self._keeps_keys else None)
+            self._held = Held.together([self._held, held])
             self._release()
         else:
-            self._apply(HashedKeys(hashes), ticks, None if checked is None else chosen)
+            self._apply(HashedKeys(hashes, keys, order), ticks, None if checked is None else chosen)
 
     def _ticks(self, times: Any, size: int) -> Ints:
         if self._window.kind == "arrivals":
@@ -181,24 +195,24 @@ class Windowed(ABC, Generic[S]):
         """Count what can no longer be overtaken."""
         if self._held.ticks.size and self._now is not None:
             due, self._held = self._held.split(self._now - self._lateness)
-            self._apply(HashedKeys(due.hashes), due.ticks, due.counts)
+            self._apply(HashedKeys(due.hashes, due.keys), due.ticks, due.counts)
 
     def _apply(self, keys: Keys, ticks: Ints, counts: Counts | None) -> None:
         """Count arrivals in time order, block by block, moving the origin on where stamps would run over."""
-        start, room = 0, np.empty(min(BLOCK, ticks.size), np.uint32)
+        start, room = 0, np.empty(min(self._block, ticks.size), np.uint32)
         while start < ticks.size:
-            stop = min(start + BLOCK, ticks.size)
+            stop = min(start + self._block, ticks.size)
             limit = self._origin + MAX_STAMP - 1
             if ticks[stop - 1] > limit:
                 stop = start + int(np.searchsorted(ticks[start:stop], limit, "right"))
             if stop == start:
                 origin = self._origin_for(int(ticks[start]))
-                for array in self._counters:
-                    array.rebase(origin - self._origin)
+                for part in self._parts:
+                    part.rebase(origin - self._origin)
                 self._origin = origin
                 continue
             stamps = room[: stop - start]
-            stamp(ticks[start:stop], self._origin, stamps)
+            put_stamps(ticks[start:stop], self._origin, stamps)
             self._count(keys, start, stamps, None if counts is None else counts[start:stop])
             start = stop
 
@@ -206,37 +220,7 @@ class Windowed(ABC, Generic[S]):
 
     def _range(self, last: Duration | None, between: tuple[Any, Any] | None) -> tuple[int, int | None]:
         """A question's range as ages in ticks: from the older one, up to the newer one (None: up to now)."""
-        if between is None:
-            return self._age(last, "last") if last is not None else self._window.ticks, None
-        if last is not None:
-            raise RangeError(f"last={last!r} and between={between!r}: give one of them")
-        try:
-            older, newer = between
-        except (TypeError, ValueError):
-            raise RangeError(f"between={between!r}: give two ages, the older first, as in ('2h', '1h')") from None
-        start, stop = self._age(older, "between"), self._age(newer, "between")
-        if start < stop:
-            raise RangeError(f"between={between!r} runs backwards; give the older end first, as in ('2h', '1h')")
-        # An age of nothing means up to now; a date ends the range before it, also when it is now.
-        to_now = stop < 0 or (stop == 0 and not is_instant(newer))
-        return start, None if to_now else stop
-
-    def _age(self, value: Any, name: str) -> int:
-        if name == "between" and is_instant(value) and self._window.kind == "time":
-            age = 0 if self._now is None else self._now - tick_of(value, self._window)
-        else:
-            try:
-                age = self._window.length(value)
-            except ParameterError as error:
-                raise RangeError(f"{name}: {error}") from error
-            if age < 0:
-                raise RangeError(f"{name}={value!r} is negative; give an age, such as {self._window.text(1)!r}")
-        if age > self._window.ticks:
-            longest = self._window.text(self._window.ticks)
-            raise RangeError(
-                f"{name}={value!r} does not lie in the window of {longest}; ask for less, or build a longer window"
-            )
-        return age
+        return range_ages(self._window, self._now, last, between)
 
     def _tick_at(self, age: int, now: int) -> int:
         """The first tick inside the range of this age."""
@@ -246,17 +230,18 @@ class Windowed(ABC, Generic[S]):
         return min(max(self._tick_at(age, now) - self._origin, 1), MAX_STAMP)
 
     def _bounds(
-        self, array: CounterArray, cells: Any, held: Any, ages: tuple[int, int | None], now: int | None = None
+        self, array: CounterArray, cells: Cells | None, held: Any, ages: tuple[int, int | None], now: int | None = None
     ) -> Bounds:
-        """What these cells counted in a range: one suffix, or the difference of two with their errors added.
+        """What these cells, or all, counted in a range: one suffix, or the difference of two with their errors added.
 
         ``held(since)`` tells what the same cells hold back since a tick; ``now`` is the sketch's own unless given.
         """
         moment = now if now is not None else self._now
         if moment is None:
-            return Bounds(*(np.zeros(cells.size, np.int64) for _ in range(3)))
+            return Bounds(*(np.zeros(array.cells if cells is None else cells.size, np.int64) for _ in range(3)))
         older, newer = ages
-        start = array.since(cells, self._stamp_at(older, moment))
+        stamp = self._stamp_at(older, moment)
+        start = array.all_since(stamp) if cells is None else array.since(cells, stamp)
         if self._held.ticks.size:
             start = Bounds(*(part + held(self._tick_at(older, moment)) for part in start))
         if newer is None:
@@ -279,21 +264,21 @@ class Windowed(ABC, Generic[S]):
         self._must_agree(others)
         if sum(one._taken for one in everyone) > MAX_COUNT:
             raise MergeError(f"{sum(one._taken for one in everyone):,} arrivals in all, more than 2**62; scale the counts down")
-        if max(array.height for one in everyone for array in one._counters) >= MAX_HEIGHT:
+        if max(part.height for one in everyone for part in one._parts) >= MAX_HEIGHT:
             raise MergeError(f"more than {MAX_HEIGHT} levels of merging; merge many sketches in one call, lt.merge([...])")
         times = [one._now for one in everyone if one._now is not None]
         if not times:
-            return self._twin([a.copy() for a in self._counters])
+            return self._twin([part.copy() for part in self._parts])
         now = max(times)
         started = [one._at(now) for one in everyone if one._now is not None]
         origin = self._origin_for(now)
         live_from = now - self._window.span - origin
         shifts = [one._origin - origin for one in started]
-        arrays = []
-        for i, array in enumerate(started[0]._counters):
-            rest = [one._counters[i] for one in started[1:]]
-            arrays.append(array.merged(rest, shifts, live_from))
-        result = self._twin(arrays)
+        parts = []
+        for i, part in enumerate(started[0]._parts):
+            rest = [one._parts[i] for one in started[1:]]
+            parts.append(part.merged(rest, shifts, live_from))
+        result = self._twin(parts)
         result._now, result._origin = now, origin
         result._taken = sum(one._taken for one in everyone)
         result._late = min(sum(one._late for one in everyone), MAX_COUNT)
@@ -310,7 +295,7 @@ class Windowed(ABC, Generic[S]):
 
     def copy(self) -> Self:
         """An independent copy."""
-        twin = self._twin([a.copy() for a in self._counters])
+        twin = self._twin([part.copy() for part in self._parts])
         for name in ("_now", "_origin", "_held", "_taken", "_late"):
             setattr(twin, name, getattr(self, name))
         return twin
@@ -346,8 +331,10 @@ class Windowed(ABC, Generic[S]):
         out.integers(self._held.ticks - (self._now or 0))
         out.u64s(self._held.hashes)
         out.integers(self._held.counts)
-        for array in self._counters:
-            array.write(out, self._now - self._origin if self._now is not None else 1)
+        if self._held.keys is not None:
+            write_keys(out, self._held.keys.pick(np.arange(self._held.ticks.size)))
+        for part in self._parts:
+            part.write(out, self._now - self._origin if self._now is not None else 1)
 
     def _read_state(self, source: Reader) -> None:
         started = source.choice(0, 1)
@@ -362,10 +349,18 @@ class Windowed(ABC, Generic[S]):
         source.check(bool((np.diff(ticks) >= 0).all()) and (started == 1 or not ticks.size), "entries are out of order")
         source.check(started == 1 or self._taken == 0, "arrivals before time began")
         source.check(float(counts.sum(dtype=np.float64)) <= 1.000001 * self._taken, "more arrivals held back than taken")
-        self._held = Held(ticks, hashes, counts)
+        self._held = Held(ticks, hashes, counts, self._read_held_keys(source, hashes))
         stamp = now - self._origin if started else 1
-        for array in self._counters:
-            array.read(source, stamp, stamp - self._lateness if started else 1, self._taken)
+        for part in self._parts:
+            part.begin(self._origin)
+            part.read(source, stamp, stamp - self._lateness if started else 1, self._taken)
+
+    def _read_held_keys(self, source: Reader, hashes: Hashes) -> Keys | None:
+        if not self._keeps_keys or not hashes.size:
+            return None
+        keys = column_of(read_keys(source))
+        source.check(len(keys) == hashes.size and bool((all_hashes(keys) == hashes).all()), "keys that are not those held back")
+        return keys
 
     @classmethod
     @abstractmethod
@@ -373,11 +368,8 @@ class Windowed(ABC, Generic[S]):
         """Read what ``_write`` wrote."""
 
     def _write(self, out: Writer) -> None:
-        self._write_shape(out)
+        self._shape.write(out)
         self._write_state(out)
-
-    def _write_shape(self, out: Writer) -> None:
-        write_shape(self._shape, out)
 
 
 def merge(things: Iterable[Any]) -> Any:

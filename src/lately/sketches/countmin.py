@@ -51,13 +51,13 @@ def minima(keys: Hashes, words: Any, width: Any, cells: Any, out: Any) -> None:
                 out[i, j] = min(out[i, j], cells[cell, j])
 
 
-def without_collisions(low: Any, total: Any, width: int) -> Any:
+def without_collisions(low: Any, total: Any, width: int, odds: float = math.e) -> Any:
     """What is left of a row's lower bound after taking away the most that other keys put there, likely.
 
     With probability 1 - delta some row holds at most eps_cm·(total - f) of others beside the f that is asked for, so
-    cell ≤ f + eps_cm·(total - f), where eps_cm = e/width.
+    cell ≤ f + eps_cm·(total - f), where eps_cm = odds/width: a row holds more with a probability of 1/odds (Markov).
     """
-    eps_cm = math.e / width
+    eps_cm = odds / width
     if eps_cm >= 1:
         return np.zeros_like(low)
     return np.maximum((low - eps_cm * total) / (1 - eps_cm), 0)

@@ -8,26 +8,24 @@ waves), an inner product within eps of the product of both streams' arrivals (Th
 """
 
 import math
-import threading
 from dataclasses import dataclass, fields
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from lately.core import plan
+from lately.core import plan, plots
 from lately.core.codec import Reader, Writer, storable
 from lately.core.durations import Duration, arrivals
 from lately.core.errors import MergeError, ParameterError, QueryError
-from lately.core.estimate import Estimate, Estimates
-from lately.core.keys import SEED, Keys, all_hashes, key_column, one_key
+from lately.core.estimate import Estimate
+from lately.core.keys import Keys, key_column
 from lately.core.plan import SAMPLES, Counter, Query, check_samples, check_word
-from lately.counters.base import Bounds, CounterArray, Counts, Stamps
+from lately.counters.base import CounterArray, Counts, Stamps
 from lately.counters.families import counter_array, starting_bytes
 from lately.counters.shape import Shape, read_shape, window_and_lateness
-from lately.counters.windowed import BLOCK, Windowed
-from lately.sketches.countmin import CountMin, minima, without_collisions
-from lately.sketches.hashing import DEFAULT_SEED, cells_of, coefficients, row_cells
+from lately.sketches.countmin import CountMin, without_collisions
+from lately.sketches.hashing import DEFAULT_SEED
+from lately.sketches.windowed_countmin import WindowedCountMin
 
 _QUERIES: tuple[Query, ...] = ("point", "inner")
 _MOST_CELLS = 2**31
@@ -49,9 +47,14 @@ class EcmShape(Shape):
         """(width, depth)."""
         return plan.count_min_size(plan.split(self.eps, self.query)[0], plan.deltas(self.delta, self.counter)[0])
 
+    def write(self, out: Writer) -> None:
+        Shape.write(self, out)  # super() does not work in a dataclass with slots
+        out.u8(_QUERIES.index(self.query))
+        out.u64(self.seed)
+
 
 @storable(2)
-class EcmSketch(Windowed[EcmShape]):
+class EcmSketch(WindowedCountMin[EcmShape]):
     """How often any key was seen lately, how two streams correlate, over a sliding window; mergeable across sites.
 
     Build it by the guarantee: a point answer about the last so long is off by at most ``eps`` times the arrivals in range,
@@ -66,6 +69,8 @@ class EcmSketch(Windowed[EcmShape]):
     >>> sketch.count("/cart"), sketch.count("/cart", last="10m").value
     (Estimate(2, 2..2, 99%), 1)
     """
+
+    _parts: tuple[CounterArray, CounterArray]
 
     def __init__(
         self,
@@ -89,8 +94,8 @@ class EcmSketch(Windowed[EcmShape]):
             *window_and_lateness(window, tick, lateness),
             eps,
             delta,
-            counter,
             merge_height,
+            counter,
             samples,
             query,
             check_word("seed", seed),
@@ -102,34 +107,9 @@ class EcmSketch(Windowed[EcmShape]):
     # -- what it is made of --------------------------------------------------------------------------------------------
 
     @property
-    def width(self) -> int:
-        """Cells in a row."""
-        return int(self._width)
-
-    @property
-    def depth(self) -> int:
-        """Rows."""
-        return int(self._words.shape[0])
-
-    @property
-    def eps(self) -> float:
-        """The error asked for."""
-        return self._shape.eps
-
-    @property
-    def delta(self) -> float:
-        """The probability asked for that an answer is off by more."""
-        return self._shape.delta
-
-    @property
     def counter(self) -> str:
         """The family of its counters."""
         return self._shape.counter
-
-    @property
-    def merges(self) -> int:
-        """How many levels of merging it came through; its bounds account for them."""
-        return self._counters[0].height
 
     @property
     def error(self) -> float:
@@ -142,71 +122,13 @@ class EcmSketch(Windowed[EcmShape]):
             f"width={self.width}, depth={self.depth}, merges={self.merges}, nbytes={self.nbytes:_})"
         )
 
-    # -- write ---------------------------------------------------------------------------------------------------------
-
-    def update(self, keys: Any, times: Any = None, counts: Any = None) -> None:
-        """Count a column of keys at their times, ``counts`` times each; a scalar is a column of one.
-
-        Keys are text, bytes, integers or tuples of those, as lists, NumPy, pandas, polars or Arrow columns. In a window of
-        arrivals leave the times out; there each row is one arrival, whatever its count. A batch may
-        come in any order. What is older than the newest arrival already counted is late: held back and sorted in within
-        ``lateness``, else refused into ``late``. The whole batch is checked before any of it is counted.
-        """
-        self._take(key_column(keys), times, counts)
+    def _begin(self, shape: EcmShape, parts: Any) -> Self:
+        return self._begin_rows(shape.size, shape.seed, shape, parts)
 
     def _count(self, keys: Keys, start: int, stamps: Stamps, counts: Counts | None) -> None:
-        cells_array, total = self._counters
-        hashes, cells = _scratch.hashes[: stamps.size], _scratch.cells[: stamps.size]
-        hashes.fill(SEED)
-        keys.hash_into(start, hashes)
-        for row in range(self._words.shape[0]):
-            row_cells(hashes, row, self._words, self._width, cells)
-            cells_array.add(cells, stamps, counts)
-        total.extend(stamps, counts)
-
-    def _begin(self, shape: EcmShape, counters: Any) -> Self:
-        width, depth = shape.size
-        self._words, self._width = coefficients(shape.seed, depth), np.uint64(width)
-        return super()._begin(shape, counters)
+        self._count_rows(keys, start, stamps, counts)
 
     # -- read ----------------------------------------------------------------------------------------------------------
-
-    def count(self, key: Any, last: Duration | None = None, between: tuple[Any, Any] | None = None) -> Estimate:
-        """How often a key was seen in the last so long, or in a range of the past; the whole window by default.
-
-        ``high`` is certain (except with randomized waves), ``low`` holds with probability 1 - delta.
-        """
-        return self.counts(one_key(key), last=last, between=between)[0]
-
-    def counts(self, keys: Any, last: Duration | None = None, between: tuple[Any, Any] | None = None) -> Estimates:
-        """How often each of many keys was seen: ``.value``, ``.low`` and ``.high`` are arrays.
-
-        >>> sketch = EcmSketch(window=100, eps=0.1, delta=0.1)
-        >>> sketch.update([1, 2, 1], [10, 20, 30])
-        >>> sketch.counts([1, 2, 3], last=15).value.tolist()
-        [1, 1, 0]
-        """
-        ages = self._range(last, between)
-        hashes = all_hashes(key_column(keys))
-        if hashes.size * self.depth < self.width:  # few keys: ask their cells only
-            cells = cells_of(hashes, self._words, self.width)
-            bounds = self._cells_in_range(cells.reshape(-1), ages)
-            low, value, high = (part.reshape(cells.shape).min(axis=0) for part in bounds)
-        else:
-            table = np.stack(self._cells_in_range(None, ages), axis=1)
-            found = np.empty((hashes.size, 3), np.int64)
-            minima(hashes, self._words, self._width, table, found)
-            low, value, high = found.T
-        total = self._total_in_range(ages).high[0]  # certain: no key can have more
-        high = np.minimum(high, total)
-        value = np.minimum(value, high)
-        sure = np.ceil(without_collisions(low, total, self.width) * (1 - 1e-12)).astype(np.int64)
-        return Estimates(value, np.minimum(sure, value), high, 1 - self.delta)
-
-    def total(self, last: Duration | None = None, between: tuple[Any, Any] | None = None) -> Estimate:
-        """How many arrivals there were in all."""
-        low, value, high = self._total_in_range(self._range(last, between))
-        return Estimate(int(value[0]), int(low[0]), int(high[0]), 1.0)
 
     def self_join(self, last: Duration | None = None, between: tuple[Any, Any] | None = None) -> Estimate:
         """The second moment of the range: the sum of the squares of all frequencies."""
@@ -238,29 +160,26 @@ class EcmSketch(Windowed[EcmShape]):
         Each number is within ``CountMin.error`` of its truth. A range in the past is a difference of two estimates, which has
         no such relative error, so ``between`` is for exact counters only.
         """
-        array, exact = self._counters[0], self.counter == "exact"
+        array, exact = self._parts[0], self.counter == "exact"
         if between is not None and not exact:
             raise QueryError("extract(between=…) has no relative error to give; ask the sketch itself, or extract(last=…)")
         values = self._cells_in_range(None, self._range(last, between)).value
         error = 0.0 if exact else min((1 + array.eps) ** (array.height + 1) - 1, 0.999)
         return CountMin._of(self.width, self.depth, self.delta, self._shape.seed, error, values)
 
-    def _cells_in_range(self, cells: NDArray[np.uint32] | None, ages: tuple[int, int | None], now: int | None = None) -> Bounds:
-        chosen = np.arange(self._counters[0].cells, dtype=np.uint32) if cells is None else cells
-        return self._bounds(self._counters[0], chosen, lambda tick: self._held_table(tick)[chosen], ages, now)
+    def plot(self, keys: Any, last: Duration | None = None, between: tuple[Any, Any] | None = None, ax: Any = None) -> Any:
+        """Draw how often each of these keys was seen, with the bounds as error bars; needs matplotlib. Returns the axes.
 
-    def _total_in_range(self, ages: tuple[int, int | None], now: int | None = None) -> Bounds:
-        held = self._held
-        return self._bounds(self._counters[1], np.zeros(1, np.uint32), lambda t: held.counts[held.ticks >= t].sum(), ages, now)
-
-    def _held_table(self, tick: int) -> Counts:
-        """What is held back since a tick, by cell."""
-        table = np.zeros(self._counters[0].cells, np.int64)
-        newer = self._held.ticks >= tick
-        cells = cells_of(self._held.hashes[newer], self._words, self.width)
-        for row in cells:
-            np.add.at(table, row, self._held.counts[newer])
-        return table
+        >>> from matplotlib.figure import Figure
+        >>> sketch = EcmSketch(window=100, eps=0.1, delta=0.1)
+        >>> sketch.update(["a", "b", "a"], [10, 20, 30])
+        >>> [int(bar.get_width()) for bar in sketch.plot(["a", "b"], ax=Figure().subplots()).patches]
+        [2, 1]
+        """
+        column = key_column(keys)
+        ax = plots.bars(column.pick(np.arange(len(column))), self.counts(keys, last, between), ax)
+        ax.set_xlabel("count")
+        return ax
 
     def _comparable(self, other: object) -> None:
         if not isinstance(other, EcmSketch):
@@ -281,11 +200,6 @@ class EcmSketch(Windowed[EcmShape]):
                 raise MergeError(f"two streams differ in {name}: {mine!r} and {its!r}; build their sketches alike")
 
     # -- bytes ---------------------------------------------------------------------------------------------------------
-
-    def _write_shape(self, out: Writer) -> None:
-        super()._write_shape(out)
-        out.u8(_QUERIES.index(self._shape.query))
-        out.u64(self._shape.seed)
 
     @classmethod
     def _read(cls, source: Reader) -> Self:
@@ -308,13 +222,3 @@ def _arrays(shape: EcmShape, salt: int | None) -> tuple[CounterArray, CounterArr
     )
     family = "exact" if shape.counter == "exact" else "wave"
     return cells, counter_array(family, 1, shape.window.span, plan.total_error(shape.eps_sw))
-
-
-class _Scratch(threading.local):
-    """Room for the hashes and cells of one block, shared by all sketches of a thread."""
-
-    def __init__(self) -> None:
-        self.hashes, self.cells = np.empty(BLOCK, np.uint64), np.empty(BLOCK, np.uint32)
-
-
-_scratch = _Scratch()

@@ -1,0 +1,86 @@
+"""Keys as bytes, in columns. docs/format.md is its table.
+
+A key, or a part of one, is an integer, text, bytes or a tuple. They are listed in reading order, a tuple before its parts:
+``[7, ("a", 1)]`` is integer, tuple, text, integer. Then each kind has a column with what its entries hold.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from lately.core.codec import Reader, Writer
+from lately.core.columns import Ints
+from lately.core.errors import FormatError, InputError
+from lately.core.keys import MAX_DEPTH, Keys, MixedKeys, key_column
+
+_INTEGER, _TEXT, _BYTES, _TUPLE = range(4)
+_KINDS = {int: _INTEGER, str: _TEXT, bytes: _BYTES, tuple: _TUPLE}  # by exact type: True is no key
+
+_OBJECT = 100  # bytes that one of Python's objects takes at the most, besides its text
+
+
+def write_keys(out: Writer, keys: list[Any]) -> None:
+    """Write keys as ``Keys.pick`` gives them; the same keys are always the same bytes."""
+    parts = list(_in_reading_order(keys))
+    contents = [part.encode() if isinstance(part, str) else part for part in parts if isinstance(part, str | bytes)]
+    out.integers(np.array([_KINDS[type(part)] for part in parts], np.int64))
+    out.integers(np.array([len(part) for part in parts if isinstance(part, tuple)], np.int64))
+    out.integers(np.array([part for part in parts if isinstance(part, int)], np.int64))
+    out.integers(np.array([len(content) for content in contents], np.int64))
+    out.raw(b"".join(contents))
+
+
+def _in_reading_order(keys: Iterable[Any]) -> Iterator[Any]:
+    for key in keys:
+        yield key
+        if isinstance(key, tuple):
+            yield from _in_reading_order(key)
+
+
+def read_keys(source: Reader) -> list[Any]:
+    """Read what ``write_keys`` wrote."""
+    kinds = source.integers(_INTEGER, _TUPLE)
+    source.fits(_OBJECT * kinds.size)  # text takes its own bytes, a few times at the most
+    widths = source.integers(1, 2**62)
+    numbers = source.integers(-(2**63), 2**63 - 1)
+    sizes = source.integers(0, 2**62)
+    integers, texts, contents, tuples = np.bincount(kinds, minlength=4).tolist()
+    held = (numbers.size, sizes.size, widths.size)
+    source.check((integers, texts + contents, tuples) == held, "columns of different lengths")
+    columns = _Columns(source, kinds, widths, numbers, sizes)
+    return [columns.key(kind, MAX_DEPTH) for kind in columns.kinds]
+
+
+def column_of(keys: list[Any]) -> Keys:
+    """Keys that were read, or that ``Keys.pick`` gave, as a column again, whatever stands beside what."""
+    try:
+        return key_column(keys)
+    except InputError:  # tuples beside what is not like them: in a user's list a mistake, in one of ours not
+        return MixedKeys([key_column(key) for key in keys])
+
+
+class _Columns:
+    """What is still to be read of each column."""
+
+    def __init__(self, source: Reader, kinds: Ints, widths: Ints, numbers: Ints, sizes: Ints) -> None:
+        self.source, self.kinds = source, iter(kinds.tolist())
+        self.widths, self.numbers, self.sizes = iter(widths.tolist()), iter(numbers.tolist()), iter(sizes.tolist())
+
+    def key(self, kind: int | None, depth: int) -> Any:
+        """The key of this kind that comes next; tuples may nest ``depth`` deep."""
+        self.source.check(kind is not None, "a tuple is cut short")
+        if kind == _INTEGER:
+            return next(self.numbers)
+        if kind == _TUPLE:
+            self.source.check(depth > 0, f"tuples more than {MAX_DEPTH} deep")
+            return tuple([self.key(next(self.kinds, None), depth - 1) for _ in range(next(self.widths))])
+        content = self.source.raw(next(self.sizes))
+        return content if kind == _BYTES else _text(content)
+
+
+def _text(content: bytes) -> str:
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise FormatError(f"not a sketch that lately wrote: a key's text is not UTF-8 ({error.reason})") from error

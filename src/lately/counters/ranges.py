@@ -1,0 +1,43 @@
+"""Ranges of time as users ask for them: the last so long, or between two ages or dates."""
+
+from typing import Any
+
+from lately.core.durations import Duration, Window
+from lately.core.errors import ParameterError, RangeError
+from lately.core.times import is_instant, tick_of
+
+
+def range_ages(
+    window: Window, now: int | None, last: Duration | None, between: tuple[Any, Any] | None
+) -> tuple[int, int | None]:
+    """A range as ages in ticks: from the older one, up to the newer one (None: up to now)."""
+    if between is None:
+        return _age(window, now, last, "last") if last is not None else window.ticks, None
+    if last is not None:
+        raise RangeError(f"last={last!r} and between={between!r}: give one of them")
+    try:
+        older, newer = between
+    except (TypeError, ValueError):
+        raise RangeError(f"between={between!r}: give two ages, the older first, as in ('2h', '1h')") from None
+    start, stop = _age(window, now, older, "between"), _age(window, now, newer, "between")
+    if start < stop:
+        raise RangeError(f"between={between!r} runs backwards; give the older end first, as in ('2h', '1h')")
+    # An age of nothing means up to now; a date ends the range before it, also when it is now.
+    to_now = stop < 0 or (stop == 0 and not is_instant(newer))
+    return start, None if to_now else stop
+
+
+def _age(window: Window, now: int | None, value: Any, name: str) -> int:
+    if name == "between" and is_instant(value) and window.kind == "time":
+        age = 0 if now is None else now - tick_of(value, window)
+    else:
+        try:
+            age = window.length(value)
+        except ParameterError as error:
+            raise RangeError(f"{name}: {error}") from error
+        if age < 0:
+            raise RangeError(f"{name}={value!r} is negative; give an age, such as {window.text(1)!r}")
+    if age > window.ticks:
+        longest = window.text(window.ticks)
+        raise RangeError(f"{name}={value!r} does not lie in the window of {longest}; ask for less, or build a longer window")
+    return age

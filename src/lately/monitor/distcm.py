@@ -1,0 +1,140 @@
+"""DISTCM (WCM §3.5): sites push their cells when those have moved, and a coordinator adds them up.
+
+The paper pushes after every eps·N arrivals. But cells also move when arrivals leave, and all at once where SIMPLE starts
+anew: so a site here compares its cells with those it sent last, and pushes when one is off by more than eps·N. That keeps the
+promise of Theorem 7 at all times, and sends less.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from lately.core.errors import InputError, MergeError, ParameterError
+from lately.core.estimate import Estimate, Estimates
+from lately.core.keys import all_hashes, key_column, one_key
+from lately.core.plan import check_probability
+from lately.counters.base import Counts
+from lately.monitor.messages import CellsMessage, Message
+from lately.sketches.countmin import without_collisions
+from lately.sketches.hashing import cells_of
+from lately.sketches.wcm import PerfectCountMin, WcmSketch
+
+
+class CountMinSite:
+    """A site: counts its own stream, and says what changed enough to matter."""
+
+    def __init__(self, number: int, sketch: WcmSketch, push: float) -> None:
+        self.number, self.sketch, self.push = number, sketch, push
+        self._sent = np.zeros(sketch.width * sketch.depth, np.int64)
+        self._line = 0.0
+        self._sequence = 0
+
+    def update(self, keys: Any, times: Any = None, counts: Any = None) -> list[Message]:
+        """Count a batch, as the sketch does; returns what to send."""
+        self.sketch.update(keys, times, counts)
+        return self._news()
+
+    def advance(self, time: Any) -> list[Message]:
+        """Let time pass; returns what to send."""
+        self.sketch.advance(time)
+        return self._news()
+
+    def receive(self, message: Message) -> list[Message]:
+        """A coordinator of this kind never says anything."""
+        raise InputError(f"a site was sent a {type(message).__name__}, which only coordinators understand")
+
+    def _news(self) -> list[Message]:
+        cells = self.sketch.cells()
+        if np.abs(cells - self._sent).max() <= self._line:
+            return []
+        window = self.sketch.window
+        arrivals = window.ticks if window.kind == "arrivals" else int(self.sketch.total().value)
+        self._sent, self._line = cells, self.push * arrivals
+        self._sequence += 1
+        return [CellsMessage(self.number, self._sequence, arrivals, cells)]
+
+
+class DistributedCountMin:
+    """The coordinator of DISTCM: how often keys came at all sites, without asking them.
+
+    ``sketch`` is one built like those of the sites (any of the windowed Count-Mins); ``push`` is the share of a site's window
+    by which any of its cells may be off here. A value is within ``skew``, the sum of these, of what the sites' sketches would
+    say if they were added up now (WCM Theorem 7), for certain. Bounds on the truth need exact cells, those of a
+    ``PerfectCountMin``; where cells are guesses, they are as wide as all arrivals.
+
+    >>> import lately as lt
+    >>> everywhere = DistributedCountMin(lt.PerfectCountMin(window=60, eps=0.1, delta=0.1), push=0.1)
+    >>> sites = [everywhere.site(number) for number in range(3)]
+    >>> for number, site in enumerate(sites):
+    ...     for message in site.update(["a"] * (5 + number), 10):
+    ...         everywhere.receive(message)
+    []
+    []
+    []
+    >>> everywhere.count("a").value, everywhere.messages
+    (18, 3)
+    """
+
+    def __init__(self, sketch: WcmSketch, push: float = 0.1) -> None:
+        if not isinstance(sketch, WcmSketch):
+            raise ParameterError(f"a {type(sketch).__name__} where a windowed Count-Min belongs, such as SplitterCountMin")
+        check_probability("push", push)
+        self._like, self.push = sketch.copy(), push
+        self._known: dict[int, CellsMessage] = {}
+        #: Messages and bytes that came from the sites, those that were too old included.
+        self.messages = self.nbytes = 0
+
+    def site(self, number: int) -> CountMinSite:
+        """A new site with an empty sketch, to be run wherever its stream is."""
+        if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < 2**32:
+            raise ParameterError(f"site {number!r}: number sites from 0 to 2**32 - 1")
+        return CountMinSite(number, self._like._empty(), self.push)
+
+    def receive(self, message: Message) -> list[Message]:
+        """Take what a site sent; one that is older than what is known, or known already, changes nothing."""
+        if not isinstance(message, CellsMessage):
+            raise InputError(f"a {type(message).__name__} where a CellsMessage belongs; it came to the wrong coordinator")
+        if message.cells.size != (size := self._like.width * self._like.depth):
+            raise MergeError(
+                f"site {message.site} sent {message.cells.size} cells, not {size}; build its sketch like the others"
+            )
+        self.messages += 1
+        self.nbytes += message.nbytes
+        known = self._known.get(message.site)
+        if known is None or known.sequence < message.sequence:
+            self._known[message.site] = message
+        return []
+
+    def __repr__(self) -> str:
+        return f"DistributedCountMin({self._like!r}, push={self.push}, sites={len(self._known)}, nbytes={self.nbytes:_})"
+
+    @property
+    def sites(self) -> list[int]:
+        """The sites that were heard of."""
+        return sorted(self._known)
+
+    @property
+    def skew(self) -> float:
+        """By how much any cell may be off: the sum over the sites of ``push`` times the arrivals in their windows."""
+        return sum(self.push * message.arrivals for message in self._known.values())
+
+    def cells(self) -> Counts:
+        """The cells of all sites added up."""
+        cells = np.zeros(self._like.width * self._like.depth, np.int64)
+        for message in self._known.values():
+            cells += message.cells
+        return cells
+
+    def count(self, key: Any) -> Estimate:
+        """How often a key came in the windows of all sites."""
+        return self.counts(one_key(key))[0]
+
+    def counts(self, keys: Any) -> Estimates:
+        """How often each of many keys came."""
+        like, skew = self._like, self.skew
+        value = self.cells()[cells_of(all_hashes(key_column(keys)), like._words, like.width)].min(axis=0)
+        total = sum(message.arrivals for message in self._known.values()) + skew * like.width
+        if not isinstance(like, PerfectCountMin):  # the cells are guesses, and their bounds were not sent
+            return Estimates(value, np.zeros_like(value), np.full_like(value, int(total)), 1.0)
+        low = np.ceil(without_collisions(np.maximum(value - skew, 0), total, like.width)).astype(np.int64)
+        return Estimates(value, np.minimum(low, value), value + int(skew), 1 - like.delta)

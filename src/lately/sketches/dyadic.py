@@ -1,0 +1,206 @@
+"""Questions about ranges of integer keys: how many, which rank, which quantile, which keys and prefixes are heavy.
+
+The dyadic ranges of ECM-15 §6.1, with sixteen children to a node instead of two; see ``tree`` and ``ranks``.
+"""
+
+import math
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from lately.core import plots
+from lately.core.answers import Answers, KeyCount, PrefixCount, QuantileAt
+from lately.core.codec import storable
+from lately.core.columns import Ints, whole_numbers
+from lately.core.durations import Duration, arrivals
+from lately.core.errors import InputError, ParameterError, RangeError
+from lately.core.estimate import Estimate, Estimates
+from lately.core.keys import HashedKeys
+from lately.counters.base import Bounds
+from lately.counters.shape import window_and_lateness
+from lately.sketches.hashing import DEFAULT_SEED
+from lately.sketches.heavy import check_at_least, check_phi, heavy_keys, heavy_prefixes, most_listed, threshold
+from lately.sketches.moments import Moments
+from lately.sketches.ranks import check_shares, cover, whole
+from lately.sketches.tree import MAX_UNIVERSE, tree_arrays, tree_shape
+from lately.sketches.windowed_tree import WindowedTree
+
+Between = tuple[Any, Any]
+
+
+@storable(4)
+class Dyadic(WindowedTree, Moments):
+    """Counts, ranks, quantiles and heavy hitters of integer keys below ``universe``, over a sliding window; mergeable.
+
+    Every answer about the last so long is off by at most ``eps`` times the arrivals in range, with probability
+    1 - ``delta``; one about a range in the past by that of both its ends. Keys are integers from 0 to universe - 1: IPv4
+    addresses, identifiers, milliseconds, cents.
+
+    >>> sketch = Dyadic(universe=2**32, window="1h", eps=0.1, delta=0.1)
+    >>> sketch.update([7, 80, 443, 443], [0, 10, 20, 30])
+    >>> sketch.count_range(0, 99), sketch.quantile(0.5).value, sketch.heavy_hitters(phi=0.4)[0].key
+    (Estimate(2, 2..2, 90%), 80, 443)
+    """
+
+    def __init__(
+        self,
+        *,
+        universe: int,
+        window: Duration | arrivals,
+        eps: float,
+        delta: float,
+        tick: Duration | None = None,
+        merge_height: int = 0,
+        lateness: Duration | None = None,
+        seed: int = DEFAULT_SEED,
+    ) -> None:
+        if isinstance(universe, bool) or not isinstance(universe, int | np.integer) or not 2 <= universe <= MAX_UNIVERSE:
+            raise ParameterError(f"universe={universe!r}: keys are integers from 0 to universe - 1; give 2 to 2**63")
+        window_shape = window_and_lateness(window, tick, lateness)
+        shape = tree_shape(window_shape, eps, delta, merge_height, int(universe), seed)
+        self._begin(shape, tree_arrays(shape))
+
+    @property
+    def universe(self) -> int:
+        """Keys are smaller than this."""
+        return self._shape.universe
+
+    def __repr__(self) -> str:
+        return (
+            f"Dyadic(universe={self.universe}, {self._window!r}, eps={self.eps}, delta={self.delta}, "
+            f"merges={self.merges}, nbytes={self.nbytes:_})"
+        )
+
+    def update(self, keys: Any, times: Any = None, counts: Any = None) -> None:
+        """Count a column of integer keys at their times, ``counts`` times each; a scalar is a column of one."""
+        self._take(HashedKeys(self._integers(keys, InputError).view(np.uint64)), times, counts)
+
+    # -- read ----------------------------------------------------------------------------------------------------------
+
+    def count(self, key: Any, last: Duration | None = None, between: Between | None = None) -> Estimate:
+        """How often a key was seen."""
+        if (size := self._integers(key, RangeError).size) != 1:
+            raise InputError(f"count() answers for one key and was given {size:,}; use counts() for a column")
+        return self.counts(key, last=last, between=between)[0]
+
+    def counts(self, keys: Any, last: Duration | None = None, between: Between | None = None) -> Estimates:
+        """How often each of many keys was seen; ``high`` is certain."""
+        keys = self._integers(keys, RangeError)
+        low, value, high = self._in_range(last, between).nodes(self._layout.leaves, keys)
+        return Estimates(value, low, high, 1 - self.delta)
+
+    def count_range(self, lo: int, hi: int, last: Duration | None = None, between: Between | None = None) -> Estimate:
+        """How many arrivals had a key from ``lo`` to ``hi``, both included.
+
+        >>> sketch = Dyadic(universe=1000, window=100, eps=0.1, delta=0.1)
+        >>> sketch.update([100, 150, 200, 900], [1, 2, 3, 4])
+        >>> sketch.count_range(100, 200, last=2)
+        Estimate(2, 2..2, 90%)
+        """
+        first, final = self._integers([lo, hi], RangeError).tolist()
+        if first > final:
+            raise RangeError(f"count_range({lo}, {hi}) runs backwards; give the smaller key first")
+        if final - first == self.universe - 1:
+            return self.total(last, between)
+        return whole(self._in_range(last, between).sum(cover(self._layout.levels, first, final)), 1 - self.delta)
+
+    def rank(self, x: int, last: Duration | None = None, between: Between | None = None) -> Estimate:
+        """How many arrivals had a key of at most ``x``."""
+        return self.count_range(0, x, last, between)
+
+    def quantile(self, q: Any, last: Duration | None = None, between: Between | None = None) -> Any:
+        """The least key up to which a share of ``q`` of the arrivals came; for a list of shares, a row for each.
+
+        The rank of the answer is within eps of q, in shares of the arrivals.
+
+        >>> sketch = Dyadic(universe=1000, window=100, eps=0.1, delta=0.1)
+        >>> sketch.update(range(100), 1)
+        >>> sketch.quantile([0.1, 0.9])
+        q    value  low..high, 90%
+        0.1      9            9..9
+        0.9     89          89..89
+        """
+        shares = check_shares(q)
+        low, value, high = self._in_range(last, between).quantiles(shares)
+        answers = Answers(QuantileAt, (shares.tolist(), Estimates(value, low, high, 1 - self.delta)))
+        return answers[0].value if np.ndim(q) == 0 else answers
+
+    def heavy_hitters(
+        self,
+        phi: float | None = None,
+        at_least: int | None = None,
+        last: Duration | None = None,
+        between: Between | None = None,
+    ) -> Answers[KeyCount]:
+        """The keys that had a share of ``phi`` or more of the arrivals, or were seen ``at_least`` so often.
+
+        Every key with a share of phi + eps is listed, for certain; with probability 1 - delta, none with less than phi
+        (ECM-15 Theorem 5). With ``at_least``, every key seen so often is listed, and none seen eps·arrivals less often. Where
+        the bounds are too wide to tell heavy keys from others, as in a short range long ago, the list is cut to the largest;
+        ``missed`` always tells how often a key that is not listed came, at the most.
+        """
+        if (phi is None) == (at_least is None):
+            raise ParameterError(f"phi={phi!r} and at_least={at_least!r}: give one of them")
+        share = None if phi is None else check_phi(phi, self.eps)
+        fixed = None if at_least is None else check_at_least(at_least)
+        found = self._in_range(last, between)
+        least = threshold(share, self.eps, found.total()) if share is not None else fixed or 1.0
+        keys, bounds, least = heavy_keys(found, self._layout.levels, least, most_listed(self.eps))
+        return _ranked(keys, bounds, 1 - self.delta, least)
+
+    def hierarchical(
+        self, phi: float, last: Duration | None = None, between: Between | None = None, bits_per_level: int = 8
+    ) -> Answers[PrefixCount]:
+        """The prefixes that are heavy beyond what the heavy ones below them explain, the longest first.
+
+        A prefix of b bits stands for all keys that begin with them (IPv4: /8, /16, /24, /32 with 8 bits a level). Its
+        ``own`` arrivals are those under no listed prefix below it. With probability 1 - delta each, counts are within
+        their bounds, and a prefix that is not listed has less than phi + eps of the arrivals of its own.
+        """
+        bits = (self.universe - 1).bit_length()
+        if isinstance(bits_per_level, bool) or not isinstance(bits_per_level, int) or not 1 <= bits_per_level <= bits:
+            raise ParameterError(f"bits_per_level={bits_per_level!r}: give 1 to {bits}, the bits of a key")
+        check_phi(phi, self.eps)
+        found = self._in_range(last, between)
+        least = threshold(phi, self.eps, found.total())
+        prefixes, lengths, count, own, least = heavy_prefixes(
+            found, self._layout.levels, least, most_listed(self.eps), bits, bits_per_level
+        )
+        counts, owns = (Estimates(b.value, b.low, b.high, 1 - self.delta) for b in (count, own))
+        return Answers(PrefixCount, [prefixes, lengths, counts, owns], missed=math.ceil(least))
+
+    def plot(self, bins: int = 32, last: Duration | None = None, between: Between | None = None, ax: Any = None) -> Any:
+        """Draw a histogram of the keys with the bounds as error bars; needs matplotlib. Returns the axes."""
+        if isinstance(bins, bool) or not isinstance(bins, int) or not 1 <= bins <= 10_000:
+            raise ParameterError(f"bins={bins!r}: give a whole number from 1 to 10,000")
+        edges = sorted({self.universe * i // bins for i in range(bins + 1)})
+        bounds, found = list(pairwise(edges)), self._in_range(last, between)
+        low, value, high = np.array([found.sum(cover(self._layout.levels, a, b - 1)) for a, b in bounds]).T
+        labels = [f"{a}..{b - 1}" for a, b in bounds]
+        ax = plots.bars(labels, Estimates(value, low, high, 1 - self.delta), ax)
+        ax.set_xlabel("count")
+        ax.set_ylabel("key")
+        return ax
+
+    # -- inside --------------------------------------------------------------------------------------------------------
+
+    def _heavy_part(self, last: Duration | None, between: Between | None) -> tuple[Estimates, float, Estimate]:
+        found = self._in_range(last, between)
+        low, value, high = (int(x[0]) for x in found.total())
+        least = max(2 * self.eps * low, 1.0)
+        _, bounds, least = heavy_keys(found, self._layout.levels, least, most_listed(self.eps))
+        return Estimates(bounds.value, bounds.low, bounds.high, 1 - self.delta), least, Estimate(value, low, high, 1.0)
+
+    def _integers(self, keys: Any, error: type[InputError] | type[RangeError]) -> Ints:
+        column = whole_numbers(keys, "keys")
+        if column.size and not (column.min() >= 0 and column.max() < self.universe):
+            odd = column[(column < 0) | (column >= self.universe)][0]
+            raise error(f"the key {odd} lies outside of 0..{self.universe - 1}; filter it, or build a larger universe")
+        return column
+
+
+def _ranked(keys: Ints, bounds: Bounds, confidence: float, least: float) -> Answers[KeyCount]:
+    order = np.lexsort((keys, -bounds.value))
+    low, value, high = (part[order] for part in bounds)
+    return Answers(KeyCount, [keys[order], Estimates(value, low, high, confidence)], missed=math.ceil(least))

@@ -1,0 +1,138 @@
+"""Finding what is heavy by going down the tree: a key is no heavier than any of the prefixes above it."""
+
+import math
+from numbers import Real
+
+import numpy as np
+
+from lately.core.columns import Ints
+from lately.core.errors import ParameterError
+from lately.counters.base import Bounds
+from lately.sketches.ranks import Range
+from lately.sketches.tree import BITS, FAN, Level
+
+
+def threshold(phi: float, eps: float, total: Bounds) -> float:
+    """How many arrivals make a key heavy: what surely is a share of phi + eps, so that no such key is left out."""
+    return max((phi + eps) * float(total.low[0]) * (1 - 1e-12), 1.0)  # a share that is just met is met
+
+
+def check_phi(phi: float, eps: float) -> float:
+    """A share must be larger than the error, or everything could be heavy."""
+    if isinstance(phi, bool) or not isinstance(phi, Real) or not 0 < phi < 1:
+        raise ParameterError(f"phi={phi!r}: give a share between 0 and 1, such as 0.01")
+    if phi <= eps:
+        raise ParameterError(
+            f"phi={phi!r} is not above eps={eps!r}, so keys that never came could pass; build the sketch with an eps below "
+            f"{float(phi):g}, such as {float(phi) / 4:g}, or ask for a phi above {eps:g}"
+        )
+    return float(phi)
+
+
+def check_at_least(at_least: float) -> float:
+    """A number of arrivals."""
+    if isinstance(at_least, bool) or not isinstance(at_least, Real) or not 1 <= at_least <= 2**62:
+        raise ParameterError(f"at_least={at_least!r}: give a number of arrivals, 1 or more")
+    return float(at_least)
+
+
+def most_listed(eps: float) -> int:
+    """The longest list of heavy keys: several times what an error of eps can tell apart."""
+    return 128 + math.ceil(8 / eps)
+
+
+def heavy_nodes(found: Range, levels: tuple[Level, ...], least: float, most: int) -> tuple[list[Ints], float]:
+    """On each level the nodes that may have ``least`` arrivals: all that have, for certain.
+
+    Where bounds are so wide that more than ``most`` nodes might, ``least`` is raised until they are few enough; it is given
+    back as it came out.
+    """
+    kept: list[Ints] = []
+    highs: list[Ints] = []
+    nodes: Ints = np.arange(levels[0].nodes)
+    for level in levels:
+        if kept:
+            nodes = (kept[-1][:, None] * FAN + np.arange(FAN)).ravel()
+            nodes = nodes[nodes < level.nodes]
+        high = found.nodes(level, nodes).high
+        if int((high >= least).sum()) > most:
+            least = float(np.partition(high, high.size - most)[high.size - most]) + 1
+        kept.append(nodes[high >= least])
+        highs.append(high[high >= least])
+    return [nodes[high >= least] for nodes, high in zip(kept, highs, strict=True)], least
+
+
+def heavy_keys(found: Range, levels: tuple[Level, ...], least: float, most: int) -> tuple[Ints, Bounds, float]:
+    """The keys that may have ``least`` arrivals, their bounds, and ``least`` as it came out."""
+    nodes, least = heavy_nodes(found, levels, least, most)
+    return nodes[-1], found.nodes(levels[-1], nodes[-1]), least
+
+
+def heavy_prefixes(
+    found: Range, levels: tuple[Level, ...], least: float, most: int, bits: int, step: int
+) -> tuple[Ints, Ints, Bounds, Bounds, float]:
+    """Prefixes, their lengths, their counts, and what is their own: heavy beyond the heavy ones below. Longest first.
+
+    From the keys up: what is left of a prefix once the highest listed ones below it are taken away. ``own`` is bounded
+    from above by a certain count less likely ones, so a prefix is left out only where the truth is below ``least``,
+    likely.
+    """
+    kept, least = heavy_nodes(found, levels, least, most)
+    nodes = dict(zip((level.shift for level in levels), kept, strict=True))
+    by_shift = {level.shift: level for level in levels}
+    listed: list[tuple[Ints, Ints, Bounds, Bounds]] = []
+    below = _nothing(), Bounds(_nothing(), _nothing(), _nothing())  # the highest listed prefixes so far, as of this level
+    for shift in range(0, bits, step):
+        finer = shift - shift % BITS
+        if shift == finer:
+            candidates = nodes[finer]
+        else:  # any prefix under a heavy node: its own nodes may all be light
+            wider = finer + BITS - shift
+            parents = nodes.get(finer + BITS, np.zeros(1, np.int64))
+            candidates = (parents[:, None] * (1 << wider) + np.arange(1 << wider)).ravel()
+            candidates = candidates[candidates << (shift - finer) < by_shift[finer].nodes]
+        count = _prefix_bounds(found, by_shift[finer], candidates, shift - finer)
+        places, inside = below
+        owner = np.searchsorted(candidates, places >> shift)  # the parent of a heavy prefix is heavy itself
+        taken = [np.bincount(owner, part, candidates.size).astype(np.int64) for part in inside]
+        own = Bounds(
+            np.maximum(count.low - taken[2], 0), np.maximum(count.value - taken[1], 0), np.maximum(count.high - taken[0], 0)
+        )
+        heavy = own.high >= least
+        own_high = np.maximum(own.high, own.low)
+        listed.append(
+            (
+                candidates[heavy] << shift,
+                np.full(int(heavy.sum()), bits - shift),
+                Bounds(*(part[heavy] for part in count)),
+                Bounds(own.low[heavy], np.clip(own.value, own.low, own_high)[heavy], own_high[heavy]),
+            )
+        )
+        # A listed prefix stands for all that is listed below it from here on.
+        stays = ~heavy[owner] if places.size else np.zeros(0, bool)
+        below = (
+            np.concatenate([places[stays], candidates[heavy] << shift]),
+            Bounds(*(np.concatenate([a[stays], b[heavy]]) for a, b in zip(inside, count, strict=True))),
+        )
+    prefixes, lengths, counts, owns = zip(*listed, strict=True)
+    return np.concatenate(prefixes), np.concatenate(lengths), _joined(counts), _joined(owns), least
+
+
+def _prefix_bounds(found: Range, level: Level, prefixes: Ints, spread: int) -> Bounds:
+    """Bounds of prefixes that lie ``spread`` bits above a level: sums of neighbouring nodes."""
+    if spread == 0:
+        return found.nodes(level, prefixes)
+    nodes = (prefixes[:, None] << spread) + np.arange(1 << spread)
+    known = nodes < level.nodes
+    bounds = found.nodes(level, np.where(known, nodes, 0).ravel())
+    most = float(found.total().high[0])
+    sums = [np.minimum((part.reshape(nodes.shape) * known).sum(axis=1, dtype=np.float64), most) for part in bounds]
+    return Bounds(*(part.astype(np.int64) for part in sums))
+
+
+def _nothing() -> Ints:
+    return np.empty(0, np.int64)
+
+
+def _joined(parts: tuple[Bounds, ...]) -> Bounds:
+    return Bounds(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))

@@ -1,0 +1,261 @@
+"""Quantiles of numbers: latencies, prices, delays."""
+
+import math
+from dataclasses import dataclass
+from decimal import Decimal
+from numbers import Real
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lately.core.answers import Answers, QuantileAt
+from lately.core.codec import Reader, Writer, storable
+from lately.core.columns import arrow, is_arrow, refuse_masked
+from lately.core.durations import Duration, arrivals
+from lately.core.errors import InputError, ParameterError, RangeError
+from lately.core.estimate import Estimate, Estimates
+from lately.core.keys import HashedKeys
+from lately.counters.shape import window_and_lateness
+from lately.sketches.hashing import DEFAULT_SEED
+from lately.sketches.ranks import check_shares, cover, whole
+from lately.sketches.tree import TreeShape, read_tree_shape, tree_arrays, tree_shape
+from lately.sketches.windowed_tree import WindowedTree
+
+Between = tuple[Any, Any]
+_MOST_BINS = 2**52  # so that a bin is told from the next one in floating point
+_LARGEST = 1e300  # so that differences are finite too
+
+
+@dataclass(frozen=True, slots=True)
+class QuantilesShape(TreeShape):
+    """What was asked for: numbers from ``lo`` to ``hi`` in steps of ``resolution``."""
+
+    lo: float
+    hi: float
+    resolution: float
+    clip: bool
+
+    def write(self, out: Writer) -> None:
+        TreeShape.write(self, out)
+        out.f64(self.lo)
+        out.f64(self.hi)
+        out.f64(self.resolution)
+        out.u8(self.clip)
+
+
+@storable(5)
+class Quantiles(WindowedTree):
+    """Quantiles and ranks of numbers from ``lo`` to ``hi`` over a sliding window; mergeable across sites.
+
+    Numbers are told apart in steps of ``resolution``, which every answer's bounds include. The rank of an answer about the
+    last so long is within ``eps`` of what was asked, with probability 1 - ``delta``. A number outside of lo..hi is refused, or
+    with ``outside="clip"`` counted at the nearer end; a quantile that falls there has an infinite bound on that side.
+
+    >>> latency = Quantiles(window="1h", eps=0.01, lo=0, hi=60, resolution=0.001)
+    >>> latency.update([0.0121, 0.2504, 0.0134, 1.5], [0, 10, 20, 30])
+    >>> latency.quantile(0.5)
+    Estimate(0.0135, 0.013..0.014, 99%)
+    """
+
+    _shape: QuantilesShape
+
+    def __init__(
+        self,
+        *,
+        window: Duration | arrivals,
+        eps: float,
+        lo: float,
+        hi: float,
+        resolution: float,
+        delta: float = 0.01,
+        outside: Literal["refuse", "clip"] = "refuse",
+        tick: Duration | None = None,
+        merge_height: int = 0,
+        lateness: Duration | None = None,
+        seed: int = DEFAULT_SEED,
+    ) -> None:
+        lo, hi, resolution = _finite("lo", lo), _finite("hi", hi), _finite("resolution", resolution)
+        if not lo < hi or not 0 < resolution <= hi - lo:
+            raise ParameterError(f"lo={lo:g}, hi={hi:g}, resolution={resolution:g}: give lo < hi and a resolution between them")
+        if outside not in ("refuse", "clip"):
+            raise ParameterError(f"outside={outside!r}: give 'refuse' or 'clip'")
+        if (steps := (hi - lo) / resolution) > _MOST_BINS:
+            raise ParameterError(f"resolution={resolution:g} makes {steps:.3g} steps from {lo:g} to {hi:g}; give a coarser one")
+        bins = _bins(lo, hi, resolution)
+        base = tree_shape(window_and_lateness(window, tick, lateness), eps, delta, merge_height, bins, seed)
+        shape = _quantiles_shape(base, lo, hi, resolution, outside == "clip")
+        self._begin(shape, tree_arrays(shape))
+
+    @property
+    def lo(self) -> float:
+        """The smallest number it tells."""
+        return self._shape.lo
+
+    @property
+    def hi(self) -> float:
+        """The largest number it tells."""
+        return self._shape.hi
+
+    @property
+    def resolution(self) -> float:
+        """Numbers closer than this may not be told apart."""
+        return self._shape.resolution
+
+    def __repr__(self) -> str:
+        return (
+            f"Quantiles({self._window!r}, eps={self.eps}, lo={self.lo:g}, hi={self.hi:g}, resolution={self.resolution:g}, "
+            f"delta={self.delta}, merges={self.merges}, nbytes={self.nbytes:_})"
+        )
+
+    def update(self, values: Any, times: Any = None, counts: Any = None) -> None:
+        """Count a column of numbers at their times, ``counts`` times each; a scalar is a column of one."""
+        numbers = _numbers(values)
+        if not self._shape.clip and numbers.size and not (numbers.min() >= self.lo and numbers.max() <= self.hi):
+            odd = numbers[(numbers < self.lo) | (numbers > self.hi)][0]
+            raise InputError(
+                f"the value {odd:g} lies outside of {self.lo:g}..{self.hi:g}; filter it, or build with outside='clip'"
+            )
+        self._take(HashedKeys(self._bin(numbers).astype(np.uint64)), times, counts)
+
+    # -- read ----------------------------------------------------------------------------------------------------------
+
+    def quantile(self, q: Any, last: Duration | None = None, between: Between | None = None) -> Any:
+        """The number below which a share of ``q`` of the arrivals lies; for a list of shares, a row for each.
+
+        >>> latency = Quantiles(window=100, eps=0.1, lo=0, hi=10, resolution=0.5)
+        >>> latency.update([1, 2, 3, 4, 5, 6, 7, 8, 9, 10], 1)
+        >>> latency.quantile([0.1, 0.5]).value.low.tolist()
+        [1.0, 5.0]
+        """
+        shares = check_shares(q)
+        low, value, high = self._in_range(last, between).quantiles(shares)
+        lowest, highest = self._edge(low), self._edge(high + 1)
+        middle = (self._edge(value) + self._edge(value + 1)) / 2
+        if self._shape.clip:
+            lowest, highest = np.where(low == 0, -np.inf, lowest), np.where(high == self._shape.universe - 1, np.inf, highest)
+        answers = Answers(QuantileAt, [shares.tolist(), Estimates(middle, lowest, highest, 1 - self.delta)])
+        return answers[0].value if np.ndim(q) == 0 else answers
+
+    def rank(self, x: float, last: Duration | None = None, between: Between | None = None) -> Estimate:
+        """How many arrivals were at most ``x``; what lies in the same step as ``x`` is in the bounds."""
+        number = _number(x)
+        if not self._shape.clip and not self.lo <= number < self.hi:  # nothing lies beyond the ends
+            total = self.total(last, between)
+            return total if number >= self.hi else Estimate(0, 0, 0, 1.0)
+        at = int(self._bin(np.array([number]))[0])
+        return self._between_steps((0, at - 1), (0, at), last, between)
+
+    def count_range(self, lo: float, hi: float, last: Duration | None = None, between: Between | None = None) -> Estimate:
+        """How many arrivals were from ``lo`` to ``hi``; what lies in the same step as either is in the bounds."""
+        first, final = _number(lo), _number(hi)
+        if first > final:
+            raise RangeError(f"count_range({lo}, {hi}) runs backwards; give the smaller number first")
+        if not self._shape.clip and (final < self.lo or first > self.hi):
+            self._range(last, between)
+            return Estimate(0, 0, 0, 1.0)
+        a, b = (int(x) for x in self._bin(np.array([first, final])))
+        # A step that lies inside as a whole is sure; a step at an end does, if nothing was clipped there.
+        open_ends = self._shape.clip
+        sure_from = 0 if first <= self.lo and not open_ends else a + 1
+        sure_to = self._shape.universe - 1 if final >= self.hi and not open_ends else b - 1
+        return self._between_steps((sure_from, sure_to), (a, b), last, between)
+
+    def _between_steps(
+        self, sure: tuple[int, int], possible: tuple[int, int], last: Duration | None, between: Between | None
+    ) -> Estimate:
+        """How many arrivals there were from one step to another, where those at the ends may be inside or not."""
+        found, levels = self._in_range(last, between), self._layout.levels
+        outer = found.sum(cover(levels, *possible))
+        inner = found.sum(cover(levels, *sure)) if sure[0] <= sure[1] else (0.0, 0.0, 0.0)
+        return whole((min(inner[0], outer[2]), (inner[1] + outer[1]) / 2, outer[2]), 1 - self.delta)
+
+    def plot(self, last: Duration | None = None, between: Between | None = None, points: int = 50, ax: Any = None) -> Any:
+        """Draw the quantiles with the bounds as error bars; needs matplotlib. Returns the axes."""
+        if isinstance(points, bool) or not isinstance(points, int) or not 2 <= points <= 10_000:
+            raise ParameterError(f"points={points!r}: give a whole number from 2 to 10,000")
+        shares = np.linspace(0.5 / points, 1 - 0.5 / points, points)
+        return self.quantile(shares, last, between).plot(ax)
+
+    # -- inside --------------------------------------------------------------------------------------------------------
+
+    def _bin(self, numbers: NDArray[np.float64]) -> NDArray[np.int64]:
+        inside = np.clip(numbers, self.lo, self.hi)
+        bins = np.floor((inside - self.lo) / self.resolution).astype(np.int64)
+        bins -= self._edge(bins) > inside  # a division may round past the edge that answers will name
+        bins += self._edge(bins + 1) <= inside
+        return np.minimum(bins, self._shape.universe - 1)
+
+    def _edge(self, bins: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Where steps begin; the last one ends at ``hi``, and so may be a little longer or shorter."""
+        return np.where(bins >= self._shape.universe, self.hi, np.minimum(self.lo + bins * self.resolution, self.hi))
+
+    @classmethod
+    def _read_shape(cls, source: Reader) -> QuantilesShape:
+        base = read_tree_shape(source)
+        lo, hi, resolution = source.f64(), source.f64(), source.f64()
+        source.check(all(abs(number) <= _LARGEST for number in (lo, hi, resolution)), "numbers that are none")
+        source.check(lo < hi and 0 < resolution <= hi - lo, "numbers in no order")
+        source.check((hi - lo) / resolution <= _MOST_BINS, "too many steps")
+        source.check(_bins(lo, hi, resolution) == base.universe, "steps that do not fit")
+        return _quantiles_shape(base, lo, hi, resolution, source.choice(0, 1) == 1)
+
+
+def _quantiles_shape(base: TreeShape, lo: float, hi: float, resolution: float, clip: bool) -> QuantilesShape:
+    return QuantilesShape(
+        base.window, base.lateness, base.eps, base.delta, base.merge_height, base.universe, base.seed, lo, hi, resolution, clip
+    )
+
+
+def _finite(name: str, number: object) -> float:
+    """One of the three numbers that say which values there are."""
+    try:
+        value = float(number) if isinstance(number, Real) and not isinstance(number, bool) else math.nan
+    except OverflowError:
+        value = math.inf
+    if not abs(value) <= _LARGEST:
+        raise ParameterError(f"{name}={number!r}: give a finite number, of at most {_LARGEST:g}")
+    return value
+
+
+def _bins(lo: float, hi: float, resolution: float) -> int:
+    """How many steps there are; ``hi`` itself is in the last one."""
+    return max(2, math.ceil((hi - lo) / resolution * (1 - 1e-12)))
+
+
+def _number(value: Any) -> float:
+    """The one number that a question is about."""
+    numbers = _numbers(value)
+    if numbers.size != 1:
+        raise InputError(f"{value!r} are {numbers.size:,} numbers; ask for one at a time")
+    return float(numbers[0])
+
+
+def _numbers(values: Any) -> NDArray[np.float64]:
+    """A column of numbers, or a clear refusal."""
+    refuse_masked(values, "values")
+    if (is_arrow(values) or hasattr(values, "to_arrow")) and (nulls := arrow(values).null_count):
+        raise InputError(f"{nulls} of the values are null; fill or drop them first")
+    try:
+        column = np.atleast_1d(np.asarray(values))
+        if column.dtype.kind in "mM":
+            raise TypeError(f"they are of type {column.dtype}")
+        if column.dtype.kind not in "iufO" or isinstance(values, list | tuple):
+            column = np.atleast_1d(np.asarray(values, object))
+        if column.dtype.kind == "O" and column.ndim == 1:
+            column = np.array([_plain(value) for value in column.tolist()], np.float64)
+        numbers = column.astype(np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InputError(f"cannot read values: {error}; give numbers") from error
+    if numbers.ndim != 1:
+        raise InputError(f"values has {numbers.ndim} dimensions; give one column")
+    if not np.isfinite(numbers).all():
+        raise InputError(f"values has the value {numbers[~np.isfinite(numbers)][0]}; fill or drop it first")
+    return numbers
+
+
+def _plain(value: Any) -> float:
+    """One of Python's numbers."""
+    if isinstance(value, bool | np.bool_) or not isinstance(value, Real | Decimal | None):
+        raise TypeError(f"{value!r} is no number")
+    return math.nan if value is None else float(value)

@@ -1,0 +1,247 @@
+"""What a tree knows about a range of time: sums over nodes, ranks, and the way down to a quantile.
+
+For a sum over nodes each row of the sketched levels gives an answer of its own, the sum of its cells; the least of them has
+the fewest collisions. By Markov's inequality one row's collisions exceed b times what is expected with probability 1/b,
+all rows' with b^-depth. The window's error of the sum is bounded by Hoeffding's inequality over the random phases of the
+cells, and by plain addition, whichever is less.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lately.core.columns import Ints
+from lately.core.errors import ParameterError, RangeError
+from lately.core.estimate import Estimate
+from lately.counters.base import Bounds
+from lately.counters.shared import SharedWave
+from lately.sketches.countmin import without_collisions
+from lately.sketches.tree import BITS, FAN, Layout, Level, noise_exponent
+
+Floats = NDArray[np.float64]
+
+#: More than the rounding of any sum of fewer than 2**53 arrivals.
+_ROUNDING = 1e-6
+
+
+def check_shares(q: Any) -> Floats:
+    """The shares that a user asks quantiles for."""
+    try:
+        shares = np.atleast_1d(np.asarray(q, np.float64))
+    except (TypeError, ValueError):
+        raise ParameterError(f"q={q!r}: give a share from 0 to 1, or a list of them") from None
+    if shares.ndim != 1 or not shares.size or not ((shares >= 0) & (shares <= 1)).all():
+        raise ParameterError(f"q={q!r}: give a share from 0 to 1, or a list of them")
+    return shares
+
+
+def whole(bounds: tuple[float, float, float], confidence: float) -> Estimate:
+    """A number of arrivals as an answer: the truth is whole, so its bounds are."""
+    low, high = math.ceil(bounds[0] - _ROUNDING), math.floor(bounds[2] + _ROUNDING)
+    return Estimate(min(max(round(bounds[1]), low), high), low, high, confidence)
+
+
+class Run(NamedTuple):
+    """Neighbouring nodes of one level, both ends included."""
+
+    level: Level
+    first: int
+    last: int
+
+
+def cover(levels: tuple[Level, ...], lo: int, hi: int) -> list[Run]:
+    """The fewest nodes whose keys are exactly ``lo..hi``: at most one run on the left and one on the right of a level."""
+    runs = []
+    for level, coarser in zip(reversed(levels), [*reversed(levels[:-1]), None], strict=True):
+        if lo > hi:
+            break
+        if coarser is None:
+            runs.append(Run(level, lo, hi))
+            break
+        # What is left of the first whole parent, and right of the last one.
+        first, last = (lo + FAN - 1) >> BITS, (hi + 1) >> BITS
+        if first >= last:
+            runs.append(Run(level, lo, hi))
+            break
+        if lo < first << BITS:
+            runs.append(Run(level, lo, (first << BITS) - 1))
+        if last << BITS <= hi:
+            runs.append(Run(level, last << BITS, hi))
+        lo, hi = first, last - 1
+    return runs
+
+
+class Suffix:
+    """All that arrived since a tick."""
+
+    def __init__(self, plan: Layout, delta: float, array: SharedWave, stamp: int, total: Bounds, held: tuple[Ints, Ints]):
+        self._plan, self._snapshot = plan, array.at(stamp)
+        self._exponent = noise_exponent(plan.depth, delta)
+        self._held_keys, self._held_counts = held
+        self.total = total
+
+    # -- single nodes --------------------------------------------------------------------------------------------------
+
+    def raw(self, level: Level, nodes: Any) -> Bounds:
+        """What each row of the level says about these nodes; values are right on average, collisions aside."""
+        cells = level.cells(nodes)
+        held = self._held_in(level, np.asarray(nodes, np.int64).ravel())
+        low, value, high = self._snapshot.raw(cells.ravel())
+        return Bounds(*((part.reshape(cells.shape) + held) for part in (low, value, high)))
+
+    def nodes(self, level: Level, nodes: Any) -> Bounds:
+        """Bounds of single nodes; ``high`` is certain, and so is ``low`` where a node has a cell of its own."""
+        low, value, high = (part.min(axis=0) for part in self.raw(level, nodes))
+        most = self.total.high[0]
+        if level.width:
+            low = np.ceil(without_collisions(low, most, level.width, self._plan.odds) * (1 - 1e-12)).astype(np.int64)
+        high = np.minimum(high, most)
+        low = np.minimum(low, high)
+        return Bounds(low, np.clip(value, low, high), high)
+
+    def _held_in(self, level: Level, nodes: Ints) -> Ints:
+        if not self._held_keys.size:
+            return np.zeros(nodes.size, np.int64)
+        mine, inverse = np.unique(self._held_keys >> level.shift, return_inverse=True)
+        counts = np.bincount(inverse, self._held_counts).astype(np.int64)
+        at = np.minimum(np.searchsorted(mine, nodes), mine.size - 1)
+        return np.where(mine[at] == nodes, counts[at], 0)
+
+    # -- sums ----------------------------------------------------------------------------------------------------------
+
+    def sum(self, runs: list[Run]) -> tuple[float, float, float]:
+        """Bounds of the arrivals under all these nodes together: (low, value, high)."""
+        rows, certain_low, certain_high, square, collisions = np.zeros(self._plan.depth), 0.0, 0.0, 0.0, 0
+        for level, first, last in runs:
+            size = last - first + 1
+            low, value, high = self.raw(level, first + np.arange(size))
+            rows += value.sum(axis=1, dtype=np.float64)
+            certain_high += float(high.min(axis=0).sum(dtype=np.float64))
+            if level.width:
+                collisions += size
+            else:
+                certain_low += float(low.sum(dtype=np.float64))
+            square += size * self._spread(level) ** 2
+        noise = math.sqrt(square * self._exponent / 2)
+        least = float(rows.min())
+        bottom = max(certain_low, least - noise - self._collisions(collisions))
+        top = max(min(certain_high, least + noise, float(self.total.high[0])), bottom)
+        return bottom, min(max(least, bottom), top), top
+
+    def rank_errors(self) -> tuple[float, float]:
+        """(by how much a rank may be too low, too high), with probability 1 - delta, for any key."""
+        square = sum((FAN - 1) * self._spread(level) ** 2 for level in self._plan.levels)
+        sketched = sum(FAN - 1 for level in self._plan.levels if level.width)
+        noise = math.sqrt(square * self._exponent / 2)
+        return noise, noise + self._collisions(sketched)
+
+    def _spread(self, level: Level) -> float:
+        spread = self._snapshot.spread[level.row : level.row + level.rows]
+        return 0.0 if (spread == 1).all() else float(spread.max())  # every arrival is still noted: nothing to spread
+
+    def _collisions(self, nodes: int) -> float:
+        return self._plan.odds * nodes * float(self.total.high[0]) / self._plan.width if nodes else 0.0
+
+
+class Range:
+    """What arrived in a range of time: since it began, less what came since it ended."""
+
+    def __init__(self, plan: Layout, start: Suffix, end: Suffix | None) -> None:
+        self._plan, self._parts = plan, [start] if end is None else [start, end]
+        self.start = start
+
+    def total(self) -> Bounds:
+        return _difference([part.total for part in self._parts])
+
+    def nodes(self, level: Level, nodes: Any) -> Bounds:
+        """Bounds of single nodes."""
+        return _difference([part.nodes(level, nodes) for part in self._parts])
+
+    def sum(self, runs: list[Run]) -> tuple[float, float, float]:
+        """Bounds of the arrivals under all these nodes together: (low, value, high)."""
+        bounds = _difference([Bounds(*(np.array([x]) for x in part.sum(runs))) for part in self._parts])
+        low, value, high = (float(x[0]) for x in bounds)
+        return low, value, high
+
+    def quantiles(self, q: Floats) -> tuple[Ints, Ints, Ints]:
+        """For each q, the keys between which the least key lies up to which a share of q arrived: (low, value, high).
+
+        ``low`` is at most the first key whose rank can be that large, ``high`` at least the last one whose predecessor's
+        can be smaller. For both only the error at the true quantile counts, which is one key, not all that are compared.
+        """
+        low, value, high = (float(x[0]) for x in self.total())
+        if high == 0:
+            raise RangeError("no arrivals in this range, so it has no quantiles; ask for a longer one, or see total() first")
+        errors = [part.rank_errors() for part in self._parts]
+        may_lack = errors[0][0] + sum(too_high for _, too_high in errors[1:])
+        may_exceed = errors[0][1] + sum(too_low for too_low, _ in errors[1:])
+        # Ranks are whole numbers, at least one, so that q=0 is the least key that arrived.
+        rank_low, rank_high = (np.ceil(np.maximum(q * n, 1.0) - _ROUNDING) for n in (low, high))
+        at = self._descend(np.maximum(q * value * (1 - 1e-12), 1.0), "value")  # a share that is just met is met
+        first = self._descend(np.ceil(rank_low - may_lack - _ROUNDING), "first")
+        last = self._descend(np.floor(rank_high + may_exceed + _ROUNDING), "last")
+        return np.minimum(first, at), at, np.maximum(last, at)
+
+    def _descend(self, targets: Floats, which: str) -> Ints:
+        """Go down the tree to where the rank passes each target.
+
+        The rank over a range of time is a difference of two, so it need not grow with the key. "value" keeps to a child
+        over which it passes the target; "first" and "last" take the outermost child in which it could, which is decided
+        by the two ranks at either end of the child. Where none of the next children can, the outermost key is the answer.
+        """
+        plan, size, two = self._plan, targets.size, len(self._parts) == 2
+        node, done = np.zeros(size, np.int64), np.zeros(size, bool)
+        prefixes = [_Prefix(part, plan.depth, size) for part in self._parts]
+        for level in plan.levels:
+            coarsest = level is plan.levels[0]
+            children = (0 if coarsest else node[:, None] * FAN) + np.arange(level.nodes if coarsest else FAN)
+            children = np.broadcast_to(children, (size, children.shape[-1]))
+            known = children < level.nodes
+            ranks = [prefix.ranks(level, children, known) for prefix in prefixes]  # at the start and end of each child
+            starts, ends = ranks[0][:, :-1], ranks[0][:, 1:]
+            if which == "last":
+                fits = known & (starts - (ranks[1][:, 1:] if two else 0) < targets[:, None])
+                choice = known.shape[1] - 1 - fits[:, ::-1].argmax(axis=1)
+            else:
+                gone = (ranks[1][:, 1:] if which == "value" else ranks[1][:, :-1]) if two else 0
+                fits = known & (ends - gone >= targets[:, None])
+                choice = fits.argmax(axis=1)
+            stuck = ~fits.any(axis=1)
+            done |= stuck & two & (which != "value")
+            edge = 0 if two and which == "first" else known.sum(axis=1) - 1
+            choice = np.where(stuck | done, edge, choice)
+            node = children[np.arange(size), choice]
+            for prefix in prefixes:
+                prefix.pass_over(choice)
+        return node
+
+
+class _Prefix:
+    """What lies left of the nodes that a descent has come to, for each row."""
+
+    def __init__(self, part: Suffix, depth: int, size: int) -> None:
+        self._part = part
+        self._rows = np.zeros((size, depth))
+
+    def ranks(self, level: Level, children: Ints, known: NDArray[np.bool_]) -> Floats:
+        """The rank before the first child and at the end of each."""
+        values = self._part.raw(level, np.where(known, children, 0)).value.reshape(-1, *children.shape) * known
+        steps = np.concatenate([np.zeros((*values.shape[:2], 1)), np.cumsum(values, axis=2)], axis=2)
+        self._ends: Floats = np.moveaxis(steps, 0, 1) + self._rows[:, :, None]  # target, row, child; levels of cells spread
+        lowest: Floats = self._ends.min(axis=1)
+        return lowest
+
+    def pass_over(self, choice: Ints) -> None:
+        """Go into the chosen child of each node."""
+        self._rows = np.take_along_axis(self._ends, choice[:, None, None], axis=2)[:, :, 0]
+
+
+def _difference(parts: list[Bounds]) -> Bounds:
+    """Of two suffixes, with their errors added; of one, itself."""
+    if len(parts) == 1:
+        return parts[0]
+    start, end = parts
+    low, high = np.maximum(start.low - end.high, 0), np.maximum(start.high - end.low, 0)
+    return Bounds(low, np.clip(start.value - end.value, low, high), high)

@@ -1,0 +1,252 @@
+"""The keys that came most often lately, for keys of any kind.
+
+key ──> uint64 ──> one cell in each of ``depth`` rows ──> shared waves      how often any key came
+    └────────────> the newest rows, and lists of older ones                 which keys are worth asking for
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from lately.core import plan
+from lately.core.answers import Answers, KeyCount
+from lately.core.codec import Reader, Writer, storable
+from lately.core.columns import Ints
+from lately.core.durations import Duration, arrivals
+from lately.core.errors import ParameterError
+from lately.core.estimate import Estimate, Estimates
+from lately.core.joined import JoinedKeys
+from lately.core.keys import Keys
+from lately.core.plan import check_word
+from lately.counters.base import MAX_STAMP, Bounds, Counts, Stamps
+from lately.counters.order import Held
+from lately.counters.shape import WindowShape, read_window_shape, window_and_lateness
+from lately.counters.shared import SharedWave
+from lately.counters.wave import Wave
+from lately.sketches.candidates import Candidates, Found
+from lately.sketches.hashing import DEFAULT_SEED
+from lately.sketches.heavy import check_phi, threshold
+from lately.sketches.moments import Moments
+from lately.sketches.tally import tally
+from lately.sketches.windowed_countmin import WindowedCountMin
+
+Between = tuple[Any, Any]
+
+#: The most rows asked for at once; more than any screen shows, and the lists are longer only for a tiny eps.
+_MOST_K = 1_000_000
+_MOST_CELLS = 2**28
+
+
+@dataclass(frozen=True, slots=True)
+class TopKShape(WindowShape):
+    """What was asked for: ``line`` is the share from which on no key is missed, ``k`` how many ``top`` gives."""
+
+    k: int
+    line: float
+    seed: int
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """(width, depth): three quarters of eps for collisions."""
+        odds, depth = plan.fewest_rows(self.delta)
+        return math.ceil(odds / (0.75 * self.eps)), depth
+
+    @property
+    def eps_sw(self) -> float:
+        """An eighth of eps for the window, so that it is good for either bound, merges included."""
+        return self.eps / 8 / (1 + 1.2 * self.merge_height)
+
+    @property
+    def listed(self) -> int:
+        """Keys on a list: twice what the pigeonhole needs, for blocks that begin before a range does."""
+        return math.ceil(2 / self.line)
+
+    def write(self, out: Writer) -> None:
+        WindowShape.write(self, out)
+        out.u64(self.k)
+        out.f64(self.line)
+        out.u64(self.seed)
+
+
+@storable(6)
+class TopK(WindowedCountMin[TopKShape], Moments):
+    """Which keys came most often lately, and how often, for keys of any kind; mergeable across sites.
+
+    Give ``phi``, the share of the arrivals from which on a key is heavy, or ``k``, how many you want to see. Counts about the
+    last so long are off by at most ``eps`` times the arrivals in range, with probability 1 - ``delta``. Memory is bounded
+    whatever the stream: a few lists of 2/phi keys (2/eps with k), and O(1/eps) for the counts.
+
+    >>> top = TopK(k=2, window="1h", eps=0.01, delta=0.01)
+    >>> top.update(["/", "/cart", "/", "/help", "/", "/cart"], [0, 10, 20, 30, 40, 50])
+    >>> top.top(last="10m")
+    key    count  low..high, 99%
+    /          3            3..3
+    /cart      2            2..2
+    not listed: 1 at most
+    >>> [row.key for row in top.heavy_hitters(phi=0.4)]
+    ['/']
+    """
+
+    _keeps_keys = True
+    _parts: tuple[SharedWave, Wave, Candidates]
+
+    def __init__(
+        self,
+        *,
+        k: int | None = None,
+        phi: float | None = None,
+        window: Duration | arrivals,
+        eps: float,
+        delta: float,
+        tick: Duration | None = None,
+        merge_height: int = 0,
+        lateness: Duration | None = None,
+        seed: int = DEFAULT_SEED,
+    ) -> None:
+        plan.check_probability("eps", eps)
+        plan.check_probability("delta", delta)
+        plan.premerge_error(eps, merge_height)
+        if (k is None) == (phi is None):
+            raise ParameterError(f"k={k!r} and phi={phi!r}: give one of them")
+        if phi is not None:
+            check_phi(phi, eps)
+        most, line = (_check_k(k), eps) if phi is None else (min(math.ceil(1 / phi), _MOST_K), float(phi))
+        shape = TopKShape(
+            *window_and_lateness(window, tick, lateness), eps, delta, merge_height, most, line, check_word("seed", seed)
+        )
+        if (cells := math.prod(shape.size)) > _MOST_CELLS:
+            raise ParameterError(f"eps={eps!r}, delta={delta!r} need {cells:,} cells; give a larger eps")
+        self._begin(shape, _parts(shape))
+
+    def _begin(self, shape: TopKShape, parts: Any) -> Self:
+        self._odds, _ = plan.fewest_rows(shape.delta)
+        return self._begin_rows(shape.size, shape.seed, shape, parts)
+
+    @property
+    def k(self) -> int:
+        """How many keys ``top`` gives unless told otherwise."""
+        return self._shape.k
+
+    def __repr__(self) -> str:
+        asked = f"k={self.k}, {self._window!r}, eps={self.eps}, delta={self.delta}"
+        return f"TopK({asked}, merges={self.merges}, nbytes={self.nbytes:_})"
+
+    def _count(self, keys: Keys, start: int, stamps: Stamps, counts: Counts | None) -> None:
+        hashes = self._count_rows(keys, start, stamps, counts)
+        self._parts[2].add(keys, start, hashes, stamps, counts)
+
+    # -- read ----------------------------------------------------------------------------------------------------------
+
+    def top(self, k: int | None = None, last: Duration | None = None, between: Between | None = None) -> Answers[KeyCount]:
+        """The ``k`` keys with the largest counts. ``missed`` tells how often a key that is not listed came, at the most."""
+        most = self.k if k is None else _check_k(k)
+        ages = self._range(last, between)
+        found = self._candidates(ages)
+        if found.hashes.size > most:  # not those that surely came less often than so many others
+            found = found.only(found.most >= np.partition(found.least, -most)[-most])
+        bounds = self._keys_in_range(found.hashes, ages)
+        return self._answers(found, bounds, np.arange(found.hashes.size), most)
+
+    def heavy_hitters(
+        self, phi: float | None = None, last: Duration | None = None, between: Between | None = None
+    ) -> Answers[KeyCount]:
+        """The keys that had a share of ``phi`` or more of the arrivals, by default the phi that the sketch was built with.
+
+        Every key with a share of phi + eps is listed, for certain; with probability 1 - delta each, none with less than phi.
+        """
+        share = self._shape.line if phi is None else phi
+        if phi is None and share == self.eps:
+            raise ParameterError("this TopK was built with k=; say which share is heavy, as in heavy_hitters(phi=0.05)")
+        check_phi(share, self.eps)
+        if share < self._shape.line:
+            raise ParameterError(
+                f"phi={phi!r} is below {self._shape.line:g}, from which on keys are listed; build it with less"
+            )
+        ages = self._range(last, between)
+        least = threshold(share, self.eps, self._total_in_range(ages))
+        found = self._candidates(ages)
+        found = found.only(found.most >= least)
+        bounds = self._keys_in_range(found.hashes, ages)
+        return self._answers(found, bounds, np.flatnonzero(bounds.high >= least))
+
+    def plot(self, k: int | None = None, last: Duration | None = None, between: Between | None = None, ax: Any = None) -> Any:
+        """Draw the top keys as bars with the bounds as error bars; needs matplotlib. Returns the axes."""
+        return self.top(k, last, between).plot(ax)
+
+    # -- inside --------------------------------------------------------------------------------------------------------
+
+    def _candidates(self, ages: tuple[int, int | None]) -> Found:
+        """The keys worth asking for."""
+        (older, newer), now = ages, self._now
+        # Before time began, a stamp beyond all others finds nothing.
+        since = MAX_STAMP if now is None else self._stamp_at(older, now)
+        until = None if now is None or newer is None else self._stamp_at(newer, now)
+        found = self._parts[2].between(since, until)
+        if self._held.keys is not None and now is not None:
+            ticks = self._tick_at(older, now), None if newer is None else self._tick_at(newer, now)
+            found = _with_held(found, self._held, *ticks)
+        return found
+
+    def _heavy_part(self, last: Duration | None, between: Between | None) -> tuple[Estimates, float, Estimate]:
+        """The keys that stand out, how often any other one came at the most, and the total."""
+        ages = self._range(last, between)
+        found = self._candidates(ages)
+        low, value, high = (int(x[0]) for x in self._total_in_range(ages))
+        found = found.only(found.most >= 2 * self.eps * low)
+        bounds = self._keys_in_range(found.hashes, ages)
+        heavy = bounds.high >= max(2 * self.eps * low, 1.0)
+        missed = max(int(bounds.high[~heavy].max(initial=0)), found.missed)
+        part = Estimates(bounds.value[heavy], bounds.low[heavy], bounds.high[heavy], 1 - self.delta)
+        return part, missed, Estimate(value, low, high, 1.0)
+
+    def _answers(self, found: Found, bounds: Bounds, chosen: Ints, most: int | None = None) -> Answers[KeyCount]:
+        """The chosen candidates, largest first."""
+        order = chosen[np.lexsort((found.hashes[chosen], -bounds.value[chosen]))][:most]
+        low, value, high = (part[order] for part in bounds)
+        rest = np.delete(bounds.high, order).max(initial=0)
+        names = found.keys.pick(found.rows[order])
+        return Answers(KeyCount, [names, Estimates(value, low, high, 1 - self.delta)], missed=max(int(rest), found.missed))
+
+    # -- bytes ---------------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def _read(cls, source: Reader) -> Self:
+        base = read_window_shape(source)
+        k, line, seed = source.within(source.u64(), 1, _MOST_K), source.fraction(), source.u64()
+        source.check(line >= base.eps, f"a share of {line} below eps")
+        shape = TopKShape(base.window, base.lateness, base.eps, base.delta, base.merge_height, k, line, seed)
+        cells = math.prod(shape.size)
+        source.check(cells <= _MOST_CELLS, f"{cells} cells")
+        source.fits(16 * cells + 256 * shape.listed)
+        sketch = object.__new__(cls)._begin(shape, _parts(shape))
+        sketch._read_state(source)
+        return sketch
+
+
+def _with_held(found: Found, held: Held, since: int, until: int | None) -> Found:
+    """Add the keys that are held back and lie in the range; they are counted exactly, so any of them may be heavy."""
+    assert held.keys is not None
+    rows = np.flatnonzero((held.ticks >= since) & (True if until is None else held.ticks < until))
+    together, counts = np.concatenate((found.hashes, held.hashes[rows])), held.counts[rows]
+    hashes, least, first = tally(together, np.concatenate((found.least, counts)))
+    # What is held back adds to what a key that was on no list may have had.
+    _, most, _ = tally(together, np.concatenate((found.most, counts)))
+    most[found.hashes.size :] += found.missed
+    places = np.concatenate((found.rows, rows + len(found.keys)))
+    return Found(hashes, places[first], least, most, JoinedKeys([found.keys, held.keys]), found.missed)
+
+
+def _parts(shape: TopKShape) -> tuple[SharedWave, Wave, Candidates]:
+    width, depth = shape.size
+    span = shape.window.span
+    starts = range(0, width * depth, width)
+    total = Wave(1, span, plan.premerge_error(shape.eps / 8, shape.merge_height))
+    return SharedWave(width * depth, span, shape.eps_sw, starts), total, Candidates(span, shape.listed)
+
+
+def _check_k(k: object) -> int:
+    if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 1 <= k <= _MOST_K:
+        raise ParameterError(f"k={k!r}: give how many keys to list, from 1 to {_MOST_K:,}")
+    return int(k)

@@ -1,0 +1,276 @@
+"""Windowed Count-Min (Rivetti, Busnel and Mostefaoui, 2014; WCM below): the whole window in little memory.
+
+The cells of an ECM-sketch remember when their arrivals came; these remember far less, and guess. PERFECT keeps everything and
+is what the others are measured by. SIMPLE counts since the last multiple of the window. PROPORTIONAL drains what the window
+before left, evenly; SPLITTER does so piece by piece, where each cell cuts its past into pieces of even rate.
+
+The paper proves no error for the last three. Bounds here are certain all the same, up to collisions: they come from what
+a cell knows to be inside the window and what may be. They are wide where the guess is poor.
+"""
+
+import math
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any, Self
+
+import numpy as np
+
+from lately.core import plan
+from lately.core.codec import Reader, Writer, storable
+from lately.core.durations import Duration, arrivals
+from lately.core.errors import ParameterError, QueryError
+from lately.core.keys import Hashes, Keys
+from lately.core.plan import check_word
+from lately.counters.base import Bounds, CounterArray, Counts, Stamps
+from lately.counters.exact import Exact
+from lately.counters.periodic import Proportional, Simple
+from lately.counters.shape import WindowShape, read_window_shape, window_and_lateness
+from lately.counters.splitter import Splitter
+from lately.counters.wave import Wave
+from lately.sketches.hashing import DEFAULT_SEED
+from lately.sketches.windowed_countmin import WindowedCountMin
+
+_MOST_CELLS = 2**28
+
+
+@dataclass(frozen=True, slots=True)
+class WcmShape(WindowShape):
+    """What a windowed Count-Min was asked for; only SPLITTER has ``tau`` and ``mu``, else they are 0."""
+
+    seed: int
+    tau: float
+    mu: float
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """(width, depth)."""
+        return plan.count_min_size(self.eps, self.delta)
+
+    def write(self, out: Writer) -> None:
+        WindowShape.write(self, out)
+        out.u64(self.seed)
+        out.f64(self.tau)
+        out.f64(self.mu)
+
+
+def wcm_plan(eps: float, delta: float, arrivals: int) -> list[dict[str, Any]]:
+    """What each of the four will take at the most while so many arrivals are in the window, Splitter with tau=0.05.
+
+    >>> [(row["sketch"], row["bytes"]) for row in wcm_plan(0.1, 0.5, 50_000)][1:]
+    [('SimpleCountMin', 1184), ('ProportionalCountMin', 1856), ('SplitterCountMin', 50224)]
+    """
+    width, depth = plan.count_min_size(eps, delta)
+    cells = width * depth
+    total = plan.counter_bytes("wave", eps / 2, 0.0, arrivals, 1)
+    pieces = 1 << (cells * 2 + math.ceil(cells / 0.05) - 1).bit_length()  # two a cell and all splits; room doubles
+    sizes = {
+        "PerfectCountMin": depth * plan.counter_bytes("exact", eps, 0.0, arrivals, 1),
+        "SimpleCountMin": 12 * cells,
+        "ProportionalCountMin": 36 * cells,
+        "SplitterCountMin": 8 * cells + 48 * pieces,
+    }
+    shape = {"eps": eps, "delta": delta, "width": width, "depth": depth, "arrivals": arrivals}
+    return [{"sketch": name, **shape, "bytes": size + total} for name, size in sizes.items()]
+
+
+class WcmSketch(WindowedCountMin[WcmShape]):
+    """Base of the four. They differ in their cells."""
+
+    _parts: tuple[CounterArray, CounterArray]
+
+    def __init__(
+        self,
+        *,
+        window: Duration | arrivals,
+        eps: float,
+        delta: float,
+        tick: Duration | None = None,
+        lateness: Duration | None = None,
+        seed: int = DEFAULT_SEED,
+    ) -> None:
+        self._build(window_and_lateness(window, tick, lateness), eps, delta, seed, 0.0, 0.0)
+
+    def _build(self, window: tuple[Any, int], eps: float, delta: float, seed: int, tau: float, mu: float) -> None:
+        plan.check_probability("eps", eps)
+        plan.check_probability("delta", delta)
+        shape = WcmShape(*window, eps, delta, 0, check_word("seed", seed), tau, mu)
+        if (cells := math.prod(shape.size)) > _MOST_CELLS:
+            raise ParameterError(f"eps={eps!r}, delta={delta!r} need {cells:,} cells; give a larger eps")
+        self._begin(shape, (self._new_cells(shape), self._new_total(shape)))
+
+    def _begin(self, shape: WcmShape, parts: Any) -> Self:
+        return self._begin_rows(shape.size, shape.seed, shape, parts)
+
+    @classmethod
+    def _new_cells(cls, shape: WcmShape) -> CounterArray:
+        """Empty cells of its kind."""
+        raise NotImplementedError
+
+    @classmethod
+    def _new_total(cls, shape: WcmShape) -> CounterArray:
+        return Wave(1, shape.window.span, shape.eps / 2)
+
+    def __repr__(self) -> str:
+        asked = f"{self._window!r}, eps={self.eps}, delta={self.delta}{self._more()}"
+        return f"{type(self).__name__}({asked}, width={self.width}, depth={self.depth}, nbytes={self.nbytes:_})"
+
+    def _more(self) -> str:
+        return ""
+
+    def _count(self, keys: Keys, start: int, stamps: Stamps, counts: Counts | None) -> None:
+        self._count_rows(keys, start, stamps, counts)
+
+    def cells(self) -> Counts:
+        """What each cell counts now, row by row: the matrix of the paper, rounded. Those of several sites add up."""
+        return self._cells_in_range(None, (self._window.ticks, None)).value
+
+    def _empty(self) -> Self:
+        """A new one of the same shape."""
+        return self._twin((self._new_cells(self._shape), self._new_total(self._shape)))
+
+    def _range(self, last: Duration | None, between: tuple[Any, Any] | None) -> tuple[int, int | None]:
+        ages = super()._range(last, between)
+        if ages != (self._window.ticks, None):
+            raise QueryError(
+                f"a {type(self).__name__} answers for the whole window only, not for last={last!r}, between={between!r}; "
+                "leave them out, or use an EcmSketch"
+            )
+        return ages
+
+    @classmethod
+    def _read(cls, source: Reader) -> Self:
+        base = read_window_shape(source)
+        source.check(base.merge_height == 0, "a merge height, which this has none of")
+        shape = WcmShape(base.window, base.lateness, base.eps, base.delta, 0, source.u64(), source.f64(), source.f64())
+        cls._check_read(shape, source)
+        cells = math.prod(shape.size)
+        source.check(cells <= _MOST_CELLS, f"{cells} cells")
+        source.fits(64 * cells)
+        sketch = object.__new__(cls)._begin(shape, (cls._new_cells(shape), cls._new_total(shape)))
+        sketch._read_state(source)
+        return sketch
+
+    @classmethod
+    def _check_read(cls, shape: WcmShape, source: Reader) -> None:
+        source.check(shape.tau == shape.mu == 0, "parameters of another class")
+
+
+@storable(7)
+class PerfectCountMin(WcmSketch):
+    """A Count-Min of exactly the arrivals in the window, all of which it keeps (WCM §3.1); the measure of the others.
+
+    Within ``eps`` of all arrivals in the window, with probability 1 - ``delta``, and never too low. It answers for any range.
+
+    >>> sketch = PerfectCountMin(window=60, eps=0.1, delta=0.1)
+    >>> sketch.update(["a", "b", "a"], [0, 50, 100])
+    >>> sketch.count("a"), sketch.total().value
+    (Estimate(1, 1..1, 90%), 2)
+    """
+
+    @classmethod
+    def _new_cells(cls, shape: WcmShape) -> CounterArray:
+        return Exact(math.prod(shape.size), shape.window.span)
+
+    @classmethod
+    def _new_total(cls, shape: WcmShape) -> CounterArray:
+        return Exact(1, shape.window.span)
+
+    def _range(self, last: Duration | None, between: tuple[Any, Any] | None) -> tuple[int, int | None]:
+        return WindowedCountMin._range(self, last, between)
+
+
+@storable(8)
+class SimpleCountMin(WcmSketch):
+    """A Count-Min that starts anew at every multiple of the window (WCM §3.2): the smallest, and the roughest.
+
+    Twelve bytes a cell. A count is that since the window's last multiple, so it is too low on average by half.
+
+    >>> sketch = SimpleCountMin(window=60, eps=0.1, delta=0.1)
+    >>> sketch.update(["a", "b", "a"], [70, 100, 110])
+    >>> sketch.count("a").value
+    2
+    """
+
+    @classmethod
+    def _new_cells(cls, shape: WcmShape) -> CounterArray:
+        return Simple(math.prod(shape.size), shape.window.span)
+
+    def _keys_in_range(self, hashes: Hashes, ages: tuple[int, int | None]) -> Bounds:
+        low, value, high = super()._keys_in_range(hashes, ages)
+        # What came before this period is unknown by key, but known in all.
+        counted = int(self._cells_in_range(None, ages).value[: self.width].sum())
+        before = max(int(self._total_in_range(ages).high[0]) - counted, 0)
+        return Bounds(low, value, np.minimum(high, value + before))
+
+
+@storable(9)
+class ProportionalCountMin(WcmSketch):
+    """A Count-Min that drains as much as the window before had, evenly (WCM §3.3).
+
+    36 bytes a cell. Good while the rates of keys change little within a window; a burst that is over is drained too slowly.
+
+    >>> sketch = ProportionalCountMin(window=arrivals(100), eps=0.1, delta=0.1)
+    >>> sketch.update(["a", "b"] * 100)
+    >>> sketch.count("a").value
+    50
+    """
+
+    @classmethod
+    def _new_cells(cls, shape: WcmShape) -> CounterArray:
+        return Proportional(math.prod(shape.size), shape.window.span)
+
+
+@storable(10)
+class SplitterCountMin(WcmSketch):
+    """A Count-Min whose cells cut their past into pieces of even rate, and drain piece by piece (WCM §3.4).
+
+    Two pieces are told apart when their rates differ by more than a factor of ``mu`` (1 or more), once a piece has a share
+    of ``tau`` (above 0, at most 1) of what a cell gets in a window on average. So there are at most depth·width/tau of them, in
+    windows of time about so many, as nobody knows what a window will get.
+
+    >>> sketch = SplitterCountMin(window=arrivals(1000), eps=0.1, delta=0.1, tau=0.05, mu=1.5)
+    >>> sketch.update([1] * 800 + [2] * 800)
+    >>> sketch.count(1).value, sketch.splits
+    (200, 0)
+    """
+
+    def __init__(
+        self,
+        *,
+        window: Duration | arrivals,
+        eps: float,
+        delta: float,
+        tau: float = 0.05,
+        mu: float = 1.5,
+        tick: Duration | None = None,
+        lateness: Duration | None = None,
+        seed: int = DEFAULT_SEED,
+    ) -> None:
+        if isinstance(tau, bool) or not isinstance(tau, Real) or not 0.0001 <= tau <= 1:
+            raise ParameterError(f"tau={tau!r}: the least share of a cell's arrivals that makes a piece; give 0.0001 to 1")
+        if isinstance(mu, bool) or not isinstance(mu, Real) or not 1 <= mu <= 1e6:
+            raise ParameterError(f"mu={mu!r}: the factor between rates that makes a split; give 1 to 1,000,000, such as 1.5")
+        self._build(window_and_lateness(window, tick, lateness), eps, delta, seed, float(tau), float(mu))
+
+    @property
+    def splits(self) -> int:
+        """How many pieces there are beyond two for each cell."""
+        return 0 if self._now is None else self._splitter.splits(self._now - self._origin)
+
+    @property
+    def _splitter(self) -> Splitter:
+        cells = self._parts[0]
+        assert isinstance(cells, Splitter)
+        return cells
+
+    def _more(self) -> str:
+        return f", tau={self._shape.tau}, mu={self._shape.mu}"
+
+    @classmethod
+    def _new_cells(cls, shape: WcmShape) -> CounterArray:
+        width, depth = shape.size
+        return Splitter(width * depth, shape.window.span, shape.tau, shape.mu, width, shape.window.kind == "arrivals")
+
+    @classmethod
+    def _check_read(cls, shape: WcmShape, source: Reader) -> None:
+        source.check(0.0001 <= shape.tau <= 1 and 1 <= shape.mu <= 1e6, "parameters out of range")

@@ -1,0 +1,37 @@
+"""What the sketches over a window share: a guarantee, and a counter of their own for all arrivals."""
+
+from typing import Any, TypeVar
+
+import numpy as np
+
+from lately.core.durations import Duration
+from lately.core.estimate import Estimate
+from lately.counters.base import Bounds, CounterArray
+from lately.counters.shape import WindowShape
+from lately.counters.windowed import Windowed
+
+S = TypeVar("S", bound=WindowShape)
+
+
+class WindowedSketch(Windowed[S]):
+    """Base of the sketches; the second of its parts counts all arrivals."""
+
+    @property
+    def eps(self) -> float:
+        """The error asked for."""
+        return self._shape.eps
+
+    @property
+    def delta(self) -> float:
+        """The probability asked for that an answer is off by more."""
+        return self._shape.delta
+
+    def total(self, last: Duration | None = None, between: tuple[Any, Any] | None = None) -> Estimate:
+        """How many arrivals there were in all."""
+        low, value, high = self._total_in_range(self._range(last, between))
+        return Estimate(int(value[0]), int(low[0]), int(high[0]), 1.0)
+
+    def _total_in_range(self, ages: tuple[int, int | None], now: int | None = None) -> Bounds:
+        held, total = self._held, self._parts[1]
+        assert isinstance(total, CounterArray)
+        return self._bounds(total, np.zeros(1, np.uint32), lambda t: held.counts[held.ticks >= t].sum(), ages, now)

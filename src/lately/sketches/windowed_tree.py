@@ -1,0 +1,68 @@
+"""What the sketches of integers share: every arrival is counted on each level of a tree; see ``tree`` and ``ranks``."""
+
+from typing import Any, Self
+
+import numpy as np
+
+from lately.core.codec import Reader
+from lately.core.durations import Duration
+from lately.core.keys import SEED, Keys
+from lately.counters.base import MAX_STAMP, Counts, Stamps
+from lately.counters.shared import SharedWave
+from lately.counters.wave import Wave
+from lately.sketches.ranks import Range, Suffix
+from lately.sketches.scratch import scratch
+from lately.sketches.tree import TreeShape, layout, read_tree_shape, tree_arrays
+from lately.sketches.windowed_sketch import WindowedSketch
+
+
+class WindowedTree(WindowedSketch[TreeShape]):
+    """Base of sketches that count integers by their prefixes."""
+
+    #: A row's cells do not stay in the cache while the others are counted, so each row takes more at a time.
+    _block = 2**17
+    _parts: tuple[SharedWave, Wave]
+
+    def _begin(self, shape: TreeShape, counters: Any) -> Self:
+        self._layout = layout(shape)
+        return super()._begin(shape, counters)
+
+    def _count(self, keys: Keys, start: int, stamps: Stamps, counts: Counts | None) -> None:
+        array, total = self._parts
+        integers, cells = scratch(stamps.size)
+        integers.fill(SEED)
+        keys.hash_into(start, integers)
+        for level in self._layout.levels:
+            for row in range(level.rows):
+                level.cells_in_row(integers, np.uint64(level.shift), row, cells)
+                array.add_to_row(level.row + row, cells, stamps, counts)
+        total.extend(stamps, counts)
+
+    def _in_range(self, last: Duration | None, between: tuple[Any, Any] | None) -> Range:
+        older, newer = self._range(last, between)
+        return Range(self._layout, self._suffix(older), None if newer is None else self._suffix(newer))
+
+    def _suffix(self, age: int) -> Suffix:
+        array, held, now = self._parts[0], self._held, self._now
+        if now is None:  # nothing came yet, so nothing is held back either
+            return Suffix(
+                self._layout, self.delta, array, MAX_STAMP, self._total_in_range((age, None)), (held.counts, held.counts)
+            )
+        newer = held.ticks >= self._tick_at(age, now)
+        late = held.hashes[newer].view(np.int64), held.counts[newer]
+        return Suffix(self._layout, self.delta, array, self._stamp_at(age, now), self._total_in_range((age, None)), late)
+
+    @classmethod
+    def _read(cls, source: Reader) -> Self:
+        shape = cls._read_shape(source)
+        sketch = object.__new__(cls)._begin(shape, tree_arrays(shape))
+        sketch._read_state(source)
+        return sketch
+
+    def _read_state(self, source: Reader) -> None:
+        super()._read_state(source)
+        source.check(bool((self._held.hashes < self._shape.universe).all()), "a key outside of the universe")
+
+    @classmethod
+    def _read_shape(cls, source: Reader) -> TreeShape:
+        return read_tree_shape(source)
