@@ -273,3 +273,13 @@ def test_a_refused_batch_changes_nothing():
         with pytest.raises(lt.InputError):
             sketch.update(keys, [3, 4])
     assert sketch.to_bytes() == before
+
+
+def test_nothing_is_an_empty_column_whatever_its_type():
+    for column in ([], pd.Series([], dtype=float), pd.Series([], dtype=object), np.empty(0), pl.Series([], dtype=pl.String)):
+        assert len(key_column(column)) == 0
+
+
+def test_nan_is_null_and_said_so():
+    with pytest.raises(lt.InputError, match=r"a key is nan.*fill or drop"):
+        key_column(pd.Series(["a", np.nan], dtype=object))

@@ -98,7 +98,7 @@ def test_heavy_keys_and_prefixes_are_the_exact_ones_while_nothing_is_lost(univer
         heavy = sorted(((k, c) for k, c in frequencies.items() if c >= least), key=lambda kc: (-kc[1], kc[0]))
         found = sketch.heavy_hitters(phi=phi, **question)
         assert [(row.key, row.count.value) for row in found] == heavy
-        assert found.missed in (math.ceil(least), math.ceil(least) + 1)
+        assert found.missed in (math.ceil(least) - 1, math.ceil(least))
         if total:
             fixed = sketch.heavy_hitters(at_least=max(total // 2, 1), **question)
             assert {row.key for row in fixed} == {k for k, c in frequencies.items() if c >= max(total // 2, 1)}

@@ -485,7 +485,12 @@ def test_what_is_held_back_is_found_and_named(stream, lateness, seed):
     named = Stream(stream.ticks, names[stream.cells], stream.counts)
     for one in (sketch, lt.from_bytes(sketch.to_bytes())):
         for last in (0, 3, lateness, 200):
-            is_certain(one, frequencies(named, now - last), last=last)
+            exact = frequencies(named, now - last)
+            is_certain(one, exact, last=last)
+            found = one._candidates((last, None))
+            came = np.array([exact[key] for key in found.keys.pick(found.rows)], np.int64)
+            assert (found.least <= came).all()
+            assert (came <= found.most).all()
         exact = frequencies(named, now - lateness, now - 2)
         answers = one.top(1000, between=(lateness, 2))
         assert max((count for key, count in exact.items() if key not in answers.key), default=0) <= answers.missed

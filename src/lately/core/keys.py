@@ -263,7 +263,7 @@ def key_column(keys: Any, depth: int = 0) -> Keys:
     if keys is None or np.isscalar(keys) or isinstance(keys, bytearray | dict | set | frozenset):
         raise _unsupported(keys)
     refuse_masked(keys, "keys")
-    if isinstance(keys, np.ndarray) and keys.size == 0:
+    if hasattr(keys, "dtype") and getattr(keys, "size", None) == 0:  # whatever type pandas thinks that nothing has
         return IntegerKeys(np.empty(0, np.int64))
     if isinstance(keys, np.ndarray) and keys.dtype.kind in "iu":
         return _integers(keys)
@@ -393,4 +393,6 @@ def _arrow_keys(column: Any, depth: int) -> Keys:
 
 
 def _unsupported(key: object) -> InputError:
+    if isinstance(key, float) and key != key:  # how pandas writes null
+        return InputError("a key is nan, which is no key; fill or drop such rows first")
     return InputError(f"the key {key!r} is a {type(key).__name__}; keys are text, bytes, integers or tuples of those")

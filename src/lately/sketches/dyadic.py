@@ -168,7 +168,7 @@ class Dyadic(WindowedTree, Moments):
             found, self._layout.levels, least, most_listed(self.eps), bits, bits_per_level
         )
         counts, owns = (Estimates(b.value, b.low, b.high, 1 - self.delta) for b in (count, own))
-        return Answers(PrefixCount, [prefixes, lengths, counts, owns], missed=math.ceil(least))
+        return Answers(PrefixCount, [prefixes, lengths, counts, owns], missed=math.ceil(least) - 1)
 
     def plot(self, bins: int = 32, last: Duration | None = None, between: Between | None = None, ax: Any = None) -> Any:
         """Draw a histogram of the keys with the bounds as error bars; needs matplotlib. Returns the axes."""
@@ -203,4 +203,4 @@ class Dyadic(WindowedTree, Moments):
 def _ranked(keys: Ints, bounds: Bounds, confidence: float, least: float) -> Answers[KeyCount]:
     order = np.lexsort((keys, -bounds.value))
     low, value, high = (part[order] for part in bounds)
-    return Answers(KeyCount, [keys[order], Estimates(value, low, high, confidence)], missed=math.ceil(least))
+    return Answers(KeyCount, [keys[order], Estimates(value, low, high, confidence)], missed=math.ceil(least) - 1)

@@ -59,7 +59,14 @@ def heavy_nodes(found: Range, levels: tuple[Level, ...], least: float, most: int
             least = float(np.partition(high, high.size - most)[high.size - most]) + 1
         kept.append(nodes[high >= least])
         highs.append(high[high >= least])
-    return [nodes[high >= least] for nodes, high in zip(kept, highs, strict=True)], least
+    # What was kept before ``least`` was raised must pass it too, and so must all above it.
+    found_nodes: list[Ints] = []
+    for nodes, high in zip(kept, highs, strict=True):
+        passes = high >= least
+        if found_nodes:
+            passes &= np.isin(nodes >> BITS, found_nodes[-1])
+        found_nodes.append(nodes[passes])
+    return found_nodes, least
 
 
 def heavy_keys(found: Range, levels: tuple[Level, ...], least: float, most: int) -> tuple[Ints, Bounds, float]:

@@ -39,7 +39,7 @@ def check_shares(q: Any) -> Floats:
 
 def whole(bounds: tuple[float, float, float], confidence: float) -> Estimate:
     """A number of arrivals as an answer: the truth is whole, so its bounds are."""
-    low, high = math.ceil(bounds[0] - _ROUNDING), math.floor(bounds[2] + _ROUNDING)
+    low, high = sorted((math.ceil(bounds[0] - _ROUNDING), math.floor(bounds[2] + _ROUNDING)))  # likely bounds may cross
     return Estimate(min(max(round(bounds[1]), low), high), low, high, confidence)
 
 
