@@ -101,3 +101,12 @@ def test_nothing_has_no_moments():
     for ask in (moments.largest, moments.second_moment, moments.entropy):
         answer = ask(*known)
         assert (answer.low, answer.value, answer.high) == (0, 0, 0)
+
+
+def test_likely_bounds_that_are_wrong_do_not_cross():
+    """Two keys in one cell, each taken for all that is there: of the total no more than all of it is left."""
+    pair = np.array([200, 200])
+    known = lt.Estimates(pair, pair, pair, 0.5), 1.0, lt.Estimate(100, 100, 100, 1.0)
+    for ask, most in ((moments.largest, 100), (moments.second_moment, 100**2), (moments.entropy, math.log2(100))):
+        answer = ask(*known)
+        assert 0 <= answer.low <= answer.value <= answer.high <= most

@@ -274,6 +274,28 @@ def test_answers_miss_no_more_often_than_delta(sites):
     assert all(missed <= hoeffding(trials, delta) for missed in far.values())
 
 
+@pytest.mark.parametrize(("heavy", "light"), [(45, 0), (20, 2000)])
+@pytest.mark.parametrize("delta", [0.5, 0.2])
+def test_moments_miss_no_more_often_than_delta_however_many_keys_stand_out(heavy, light, delta):
+    """Of many keys some share a cell, and their bounds are wrong: each rarely is, but hardly ever none of them."""
+    seeds, size, missed = 40, 2000, Counter()
+    for seed in range(seeds):
+        rng = np.random.default_rng(seed)
+        cells = rng.permutation(np.concatenate((np.arange(size) % heavy, np.arange(light) + 1000)))
+        stream = Stream(np.arange(cells.size), cells, None)
+        sketch = feed(build(k=5, phi=None, window=2 * size, eps=0.01, delta=delta, seed=seed), stream)
+        exact = Counter(cells.tolist())
+        for name, truth in (
+            ("largest", max(exact.values())),
+            ("self_join", second_moment(exact)),
+            ("entropy", entropy(exact)),
+        ):
+            answer = getattr(sketch, name)()
+            assert answer.low <= answer.value <= answer.high
+            missed[name] += not answer.low - 1e-9 <= truth <= answer.high + 1e-9
+    assert max(missed.values()) <= seeds * delta
+
+
 def test_answers_of_small_sketches_are_useful():
     """Bounds that hold are cheap if they are wide. These are not."""
     rng = np.random.default_rng(9)

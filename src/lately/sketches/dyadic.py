@@ -20,7 +20,7 @@ from lately.core.keys import HashedKeys
 from lately.counters.base import Bounds
 from lately.counters.shape import window_and_lateness
 from lately.sketches.hashing import DEFAULT_SEED
-from lately.sketches.heavy import check_at_least, check_phi, heavy_keys, heavy_prefixes, most_listed, threshold
+from lately.sketches.heavy import check_at_least, check_phi, heavy_keys, heavy_nodes, heavy_prefixes, most_listed, threshold
 from lately.sketches.moments import Moments
 from lately.sketches.ranks import check_shares, cover, whole
 from lately.sketches.tree import MAX_UNIVERSE, tree_arrays, tree_shape
@@ -189,7 +189,8 @@ class Dyadic(WindowedTree, Moments):
         found = self._in_range(last, between)
         low, value, high = (int(x[0]) for x in found.total())
         least = max(2 * self.eps * low, 1.0)
-        _, bounds, least = heavy_keys(found, self._layout.levels, least, most_listed(self.eps))
+        nodes, least, looked_at = heavy_nodes(found, self._layout.levels, least, most_listed(self.eps))
+        bounds = found.nodes(self._layout.leaves, nodes[-1], together=looked_at)
         return Estimates(bounds.value, bounds.low, bounds.high, 1 - self.delta), least, Estimate(value, low, high, 1.0)
 
     def _integers(self, keys: Any, error: type[InputError] | type[RangeError]) -> Ints:

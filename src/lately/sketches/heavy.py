@@ -41,11 +41,11 @@ def most_listed(eps: float) -> int:
     return 128 + math.ceil(8 / eps)
 
 
-def heavy_nodes(found: Range, levels: tuple[Level, ...], least: float, most: int) -> tuple[list[Ints], float]:
+def heavy_nodes(found: Range, levels: tuple[Level, ...], least: float, most: int) -> tuple[list[Ints], float, int]:
     """On each level the nodes that may have ``least`` arrivals: all that have, for certain.
 
     Where bounds are so wide that more than ``most`` nodes might, ``least`` is raised until they are few enough; it is given
-    back as it came out.
+    back as it came out, and with it how many keys were looked at: which ones does not depend on the cells of keys.
     """
     kept: list[Ints] = []
     highs: list[Ints] = []
@@ -54,7 +54,7 @@ def heavy_nodes(found: Range, levels: tuple[Level, ...], least: float, most: int
         if kept:
             nodes = (kept[-1][:, None] * FAN + np.arange(FAN)).ravel()
             nodes = nodes[nodes < level.nodes]
-        high = found.nodes(level, nodes).high
+        high, looked_at = found.nodes(level, nodes).high, nodes.size
         if int((high >= least).sum()) > most:
             least = float(np.partition(high, high.size - most)[high.size - most]) + 1
         kept.append(nodes[high >= least])
@@ -66,12 +66,12 @@ def heavy_nodes(found: Range, levels: tuple[Level, ...], least: float, most: int
         if found_nodes:
             passes &= np.isin(nodes >> BITS, found_nodes[-1])
         found_nodes.append(nodes[passes])
-    return found_nodes, least
+    return found_nodes, least, looked_at
 
 
 def heavy_keys(found: Range, levels: tuple[Level, ...], least: float, most: int) -> tuple[Ints, Bounds, float]:
     """The keys that may have ``least`` arrivals, their bounds, and ``least`` as it came out."""
-    nodes, least = heavy_nodes(found, levels, least, most)
+    nodes, least, _ = heavy_nodes(found, levels, least, most)
     return nodes[-1], found.nodes(levels[-1], nodes[-1]), least
 
 
@@ -84,7 +84,7 @@ def heavy_prefixes(
     from above by a certain count less likely ones, so a prefix is left out only where the truth is below ``least``,
     likely.
     """
-    kept, least = heavy_nodes(found, levels, least, most)
+    kept, least, _ = heavy_nodes(found, levels, least, most)
     nodes = dict(zip((level.shift for level in levels), kept, strict=True))
     by_shift = {level.shift: level for level in levels}
     listed: list[tuple[Ints, Ints, Bounds, Bounds]] = []

@@ -39,7 +39,7 @@ class Moments(ABC):
 def largest(heavy: Estimates, missed: float, total: Estimate) -> Estimate:
     """The largest frequency."""
     high = min(max(heavy.high.max(initial=0), missed), total.high)
-    low = max(heavy.low.max(initial=0), 1 if total.low > 0 else 0)
+    low = min(max(heavy.low.max(initial=0), 1 if total.low > 0 else 0), high)  # likely bounds may cross
     return Estimate(int(min(max(heavy.value.max(initial=0), low), high)), int(low), int(high), heavy.confidence)
 
 
@@ -48,8 +48,8 @@ def second_moment(heavy: Estimates, missed: float, total: Estimate) -> Estimate:
     rest_low, rest_high = _rest(heavy, total)
     most = max(1.0, min(missed, rest_high))
     rest = max(float(total.value) - float(heavy.value.sum()), 0.0)
-    low = float((heavy.low.astype(float) ** 2).sum()) + rest_low
     high = min(float((heavy.high.astype(float) ** 2).sum()) + rest_high * most, float(total.high) ** 2)
+    low = min(float((heavy.low.astype(float) ** 2).sum()) + rest_low, high)  # likely bounds may cross
     # The rest is taken as spread evenly between its two extremes, on a scale of ratios.
     value = float((heavy.value.astype(float) ** 2).sum()) + rest * math.sqrt(most)
     return Estimate(min(max(value, low), high), low, high, heavy.confidence)
@@ -63,7 +63,7 @@ def entropy(heavy: Estimates, missed: float, total: Estimate) -> Estimate:
     n = max(float(total.value), 1.0)
     rest_low, rest_high = _rest(heavy, total)
     cap = max(1.0, min(missed, rest_high))
-    low_share, high_share = heavy.low / most, np.minimum(heavy.high / fewest, 1.0)
+    low_share, high_share = np.minimum(heavy.low / most, 1.0), np.minimum(heavy.high / fewest, 1.0)
     ends = np.stack([_surprise(low_share), _surprise(high_share)])
     peak = (low_share <= 1 / math.e) & (high_share >= 1 / math.e)
     highest = np.where(peak, math.log2(math.e) / math.e, ends.max(axis=0))

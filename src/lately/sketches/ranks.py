@@ -91,12 +91,16 @@ class Suffix:
         low, value, high = self._snapshot.raw(cells.ravel())
         return Bounds(*((part.reshape(cells.shape) + held) for part in (low, value, high)))
 
-    def nodes(self, level: Level, nodes: Any) -> Bounds:
-        """Bounds of single nodes; ``high`` is certain, and so is ``low`` where a node has a cell of its own."""
+    def nodes(self, level: Level, nodes: Any, together: int = 1) -> Bounds:
+        """Bounds of single nodes; ``high`` is certain, and so is ``low`` where a node has a cell of its own.
+
+        Else it is likely, for any ``together`` nodes at once that were chosen without a look at the level's cells.
+        """
         low, value, high = (part.min(axis=0) for part in self.raw(level, nodes))
         most = self.total.high[0]
         if level.width:
-            low = np.ceil(without_collisions(low, most, level.width, self._plan.odds) * (1 - 1e-12)).astype(np.int64)
+            odds = self._plan.odds * together ** (1 / self._plan.depth)  # all rows exceed it ``together`` times less often
+            low = np.ceil(without_collisions(low, most, level.width, odds) * (1 - 1e-12)).astype(np.int64)
         high = np.minimum(high, most)
         low = np.minimum(low, high)
         return Bounds(low, np.clip(value, low, high), high)
@@ -155,9 +159,9 @@ class Range:
     def total(self) -> Bounds:
         return _difference([part.total for part in self._parts])
 
-    def nodes(self, level: Level, nodes: Any) -> Bounds:
-        """Bounds of single nodes."""
-        return _difference([part.nodes(level, nodes) for part in self._parts])
+    def nodes(self, level: Level, nodes: Any, together: int = 1) -> Bounds:
+        """Bounds of single nodes, likely ones for ``together`` of them at once."""
+        return _difference([part.nodes(level, nodes, together) for part in self._parts])
 
     def sum(self, runs: list[Run]) -> tuple[float, float, float]:
         """Bounds of the arrivals under all these nodes together: (low, value, high)."""

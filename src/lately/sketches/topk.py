@@ -195,10 +195,14 @@ class TopK(WindowedCountMin[TopKShape], Moments):
         found = self._candidates(ages)
         low, value, high = (int(x[0]) for x in self._total_in_range(ages))
         found = found.only(found.most >= 2 * self.eps * low)
-        bounds = self._keys_in_range(found.hashes, ages)
+        # One likely bound that is wrong would make the whole answer wrong, so they hold together; the lists are certain.
+        likely = self._keys_in_range(found.hashes, ages, together=found.hashes.size)
+        most = np.minimum(likely.high, found.most)
+        bounds = Bounds(np.clip(likely.low, found.least, most), np.clip(likely.value, found.least, most), most)
         heavy = bounds.high >= max(2 * self.eps * low, 1.0)
         missed = max(int(bounds.high[~heavy].max(initial=0)), found.missed)
-        part = Estimates(bounds.value[heavy], bounds.low[heavy], bounds.high[heavy], 1 - self.delta)
+        order = np.flatnonzero(heavy)[np.argsort(found.hashes[heavy])]  # bytes keep none, and sums of floats depend on it
+        part = Estimates(bounds.value[order], bounds.low[order], bounds.high[order], 1 - self.delta)
         return part, missed, Estimate(value, low, high, 1.0)
 
     def _answers(self, found: Found, bounds: Bounds, chosen: Ints, most: int | None = None) -> Answers[KeyCount]:

@@ -195,8 +195,8 @@ class SimpleCountMin(WcmSketch):
     def _new_cells(cls, shape: WcmShape) -> CounterArray:
         return Simple(math.prod(shape.size), shape.window.span)
 
-    def _keys_in_range(self, hashes: Hashes, ages: tuple[int, int | None]) -> Bounds:
-        low, value, high = super()._keys_in_range(hashes, ages)
+    def _keys_in_range(self, hashes: Hashes, ages: tuple[int, int | None], together: int = 1) -> Bounds:
+        low, value, high = super()._keys_in_range(hashes, ages, together)
         # What came before this period is unknown by key, but known in all.
         counted = int(self._cells_in_range(None, ages).value[: self.width].sum())
         before = max(int(self._total_in_range(ages).high[0]) - counted, 0)

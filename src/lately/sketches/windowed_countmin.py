@@ -95,8 +95,11 @@ class WindowedCountMin(WindowedSketch[S]):
         low, value, high = self._keys_in_range(all_hashes(key_column(keys)), ages)
         return Estimates(value, low, high, 1 - self.delta)
 
-    def _keys_in_range(self, hashes: Hashes, ages: tuple[int, int | None]) -> Bounds:
-        """Bounds of hashed keys."""
+    def _keys_in_range(self, hashes: Hashes, ages: tuple[int, int | None], together: int = 1) -> Bounds:
+        """Bounds of hashed keys; ``low`` holds with probability 1 - delta for any ``together`` of them at once.
+
+        They must have been chosen without a look at the cells: those that stand out there are those with most collisions.
+        """
         if hashes.size * self.depth < self.width:  # few keys: ask their cells only
             cells = cells_of(hashes, self._words, self.width)
             bounds = self._cells_in_range(cells.reshape(-1), ages)
@@ -109,7 +112,8 @@ class WindowedCountMin(WindowedSketch[S]):
         total = self._total_in_range(ages).high[0]  # certain: no key can have more
         high = np.minimum(high, total)
         value = np.minimum(value, high)
-        sure = np.ceil(without_collisions(low, total, self.width, self._odds) * (1 - 1e-12)).astype(np.int64)
+        odds = self._odds * together ** (1 / self.depth)  # so that all rows exceed it with probability delta/together
+        sure = np.ceil(without_collisions(low, total, self.width, odds) * (1 - 1e-12)).astype(np.int64)
         return Bounds(np.minimum(sure, value), value, high)
 
     def _cells_in_range(self, cells: Cells | None, ages: tuple[int, int | None], now: int | None = None) -> Bounds:
