@@ -1,8 +1,10 @@
 """Slow and obvious twins of the fast code. Nothing here knows a trick; every line can be checked by eye."""
 
+import functools
 import math
 from collections import Counter
 from dataclasses import dataclass, field
+from fractions import Fraction
 
 import numpy as np
 import xxhash
@@ -283,3 +285,137 @@ class EagerSplitter:
     def _error(before, last):
         old, new = before[2] / (last[0] - before[0]), last[2] / (last[1] - last[0] + 1)
         return max(old, new) / min(old, new)
+
+
+@dataclass
+class NaiveCollectiveMax:
+    """Keeps every arrival of every substream, and looks at all of them."""
+
+    sign: int = 1
+    events: list[tuple[int, int, float]] = field(default_factory=list)
+
+    def update(self, ids, ticks, values):
+        self.events += zip(ids, ticks, values, strict=True)
+
+    def forget(self, ids):
+        self.events = [event for event in self.events if event[0] not in ids]
+
+    def values(self, since):
+        """The maximum, or minimum, of each substream that had an arrival since a tick."""
+        best = max if self.sign == 1 else min
+        ids = {i for i, tick, _ in self.events if tick >= since}
+        return {i: best(value for j, tick, value in self.events if j == i and tick >= since) for i in ids}
+
+    def lookup(self, since, low, high):
+        return {i: value for i, value in self.values(since).items() if low <= value <= high}
+
+
+@dataclass
+class NaiveWindows:
+    """Keeps every row and answers every query by looking at all of them. Times are ticks; ``lateness`` too."""
+
+    lateness: int = 0
+    rows: list[tuple[int, dict]] = field(default_factory=list)  # in time order, equal times as they came
+    now: int | None = None
+    late: int = 0
+
+    def update(self, columns, ticks=None):
+        """A batch of columns by name; without ticks rows are numbered."""
+        count = len(next(iter(columns.values()))) if columns else len(ticks)
+        ticks = range(len(self.rows), len(self.rows) + count) if ticks is None else ticks
+        rows = [(int(tick), {name: column[i] for name, column in columns.items()}) for i, tick in enumerate(ticks)]
+        taken = [row for row in rows if self.now is None or row[0] >= self.now - self.lateness]
+        self.late += len(rows) - len(taken)
+        self.rows = sorted(self.rows + taken, key=lambda row: row[0])
+        self.now = max([*([] if self.now is None else [self.now]), *(tick for tick, _ in taken)], default=None)
+
+    def advance(self, tick):
+        self.now = tick if self.now is None else max(self.now, tick)
+
+    def window(self, last=None, between=None):
+        """The rows in a window; lengths are ticks, or objects with an ``n`` for numbers of arrivals."""
+        older, newer = (last, None) if between is None else between
+        if hasattr(older, "n"):
+            start, end = (max(len(self.rows) - age, 0) for age in (older.n, newer.n if newer else 0))
+            return [row for _, row in self.rows[start:end]]
+        return [
+            row for tick, row in self.rows if self.now - older <= tick and (not newer or tick < self.now - newer)
+        ]  # up to now, now is in
+
+    def answer(self, aggregate, last=None, between=None):
+        """(value, rows, missing)."""
+        rows = self.window(last, between)
+        if aggregate.column is None:
+            return len(rows), len(rows), 0
+        values = present([row[aggregate.column] for row in rows])
+        return aggregated(aggregate, values), len(rows), len(rows) - len(values)
+
+    def passing(self, condition, per, last):
+        """The substreams whose aggregate lies between a condition's bounds, and their aggregates."""
+        aggregates = self.substreams(condition.aggregate, per, last)
+        return {key: value for key, value in aggregates.items() if condition.low <= value <= condition.high}
+
+    def substreams(self, aggregate, per, last):
+        """The aggregate of each substream with a row in the window; a sum of nothing but missing values is 0."""
+        groups = {}
+        for row in self.window(last):
+            groups.setdefault(row[per], []).append(row)
+        if aggregate.column is None:
+            return {key: len(rows) for key, rows in groups.items()}
+        nothing = 0.0 if aggregate.kind == "sum" else None
+        columns = {key: present([row[aggregate.column] for row in rows]) for key, rows in groups.items()}
+        found = {key: aggregated(aggregate, values) if values else nothing for key, values in columns.items()}
+        return {key: value for key, value in found.items() if value is not None}
+
+
+def present(values):
+    """Those that are not missing."""
+    return [value for value in values if value is not None and value == value]
+
+
+def aggregated(aggregate, values):
+    """An aggregate of values by its definition; None where there is none, or where it is undefined."""
+    kind = aggregate.kind
+    if kind == "count":
+        return len(values)
+    if not values:
+        return None
+    if aggregate.algebra is not None:
+        return aggregate.algebra.lower(functools.reduce(aggregate.algebra.combine, map(aggregate.algebra.lift, values)))
+    if kind in ("min", "max", "first", "last"):
+        return {"min": min, "max": max, "first": lambda v: v[0], "last": lambda v: v[-1]}[kind](values)
+    if kind == "quantile":
+        share, ordered = Fraction(repr(aggregate.parameter)), sorted(values)
+        return next(value for i, value in enumerate(ordered, 1) if Fraction(i, len(values)) >= share)
+    infinite = {value for value in values if math.isinf(value)}
+    if kind in ("sum", "avg"):
+        if infinite:
+            return infinite.pop() if len(infinite) == 1 else None
+        return nearest(sum(map(Fraction, values)) / (len(values) if kind == "avg" else 1))
+    ddof = int(aggregate.parameter)
+    if infinite or len(values) <= ddof:
+        return None
+    mean = sum(map(Fraction, values)) / len(values)
+    variance = nearest(sum((Fraction(value) - mean) ** 2 for value in values) / (len(values) - ddof))
+    return math.sqrt(variance) if kind == "stddev" else variance
+
+
+def nearest(value):
+    """The float nearest to a fraction, which may be infinite."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
+def agrees(aggregate, value, expected, ulps=4):
+    """Whether an answer is the expected one: exactly, but for the rounding of means, variances and users' floats."""
+    if expected is not None and expected != expected:
+        return value is None  # undefined, such as a product of zero and infinity
+    if value is None or expected is None or not isinstance(expected, float) or math.isinf(expected):
+        return value == expected and (value is None) == (expected is None)
+    if aggregate.algebra is not None:
+        return math.isclose(value, expected, rel_tol=1e-9)
+    if aggregate.kind in ("avg", "variance", "stddev"):
+        return abs(value - expected) <= ulps * math.ulp(expected)
+    return value == expected

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 
+import exact_cases
 import numpy as np
 import pytest
 from rich.console import Console
@@ -249,6 +250,11 @@ def without_times():
     return counter
 
 
+def registered(windows):
+    exact_cases.feed(windows, np.arange(30), np.arange(30))
+    return windows
+
+
 def plain(seed=9):
     table = lt.CountMin(eps=0.1, delta=0.05, seed=seed)
     table.update(["a", "b", "a"])
@@ -276,6 +282,9 @@ THINGS = {
     "a simple Count-Min": lambda: filled(lt.SimpleCountMin(window="1h", eps=0.1, delta=0.1)),
     "a proportional Count-Min": lambda: filled(lt.ProportionalCountMin(window="1h", eps=0.1, delta=0.1)),
     "a splitting Count-Min": lambda: filled(lt.SplitterCountMin(window="1h", eps=0.1, delta=0.1, tau=0.1, mu=2)),
+    "windows": lambda: registered(exact_cases.filters()),
+    "windows without arrivals": exact_cases.windows,
+    "partial results": lambda: registered(exact_cases.filters()).partials(),
     "a Count-Min": plain,
     "an extracted Count-Min": lambda: filled(sketch()).extract(last="10m"),
 }
@@ -302,6 +311,11 @@ def test_inspect_as_json_tells_the_facts(thing, tmp_path):
     assert facts["class"] == type(thing).__name__
     assert (facts["format version"], facts["family"]) == (blob[4], blob[5])
     assert facts["bytes on disk"] == len(blob)
+    if isinstance(thing, lt.Windows | lt.Partials):
+        said = thing.answers()
+        assert (facts["queries"], facts["now"]) == (len(said), thing.now)
+        assert {name: facts[name] for name in said} == {name: str(answer) for name, answer in said.items()}
+        return
     assert facts["bytes in memory"] == lt.from_bytes(blob).nbytes
     if isinstance(thing, lt.CountMin):
         assert [facts[name] for name in ("delta", "width", "depth", "seed", "error")] == [

@@ -28,6 +28,23 @@ from lately.counters.randwave import RandomizedWave
 from lately.counters.wave import Wave
 from lately.counters.window_counter import WindowCounter
 from lately.counters.windowed import merge
+from lately.exact.aggregates import (
+    Aggregate,
+    aggregate,
+    avg,
+    count,
+    first,
+    last,
+    max_,
+    min_,
+    quantile,
+    stddev,
+    sum_,
+    variance,
+)
+from lately.exact.answer import Answer, WindowAnswers
+from lately.exact.partials import Partials
+from lately.exact.windows import Windows
 from lately.monitor.distcm import DistributedCountMin
 from lately.sketches.countmin import CountMin
 from lately.sketches.dyadic import Dyadic
@@ -39,6 +56,8 @@ from lately.sketches.wcm import PerfectCountMin, ProportionalCountMin, SimpleCou
 __version__ = "0.1.0"
 
 __all__ = [
+    "Aggregate",
+    "Answer",
     "Answers",
     "CountMin",
     "DistributedCountMin",
@@ -53,6 +72,7 @@ __all__ = [
     "LatelyError",
     "MergeError",
     "ParameterError",
+    "Partials",
     "PerfectCountMin",
     "Plan",
     "ProportionalCountMin",
@@ -64,10 +84,23 @@ __all__ = [
     "SplitterCountMin",
     "TopK",
     "Wave",
+    "WindowAnswers",
     "WindowCounter",
+    "Windows",
+    "aggregate",
     "arrivals",
+    "avg",
+    "count",
+    "first",
     "from_bytes",
     "hash_keys",
+    "last",
+    "max_",
     "merge",
+    "min_",
     "plan",
+    "quantile",
+    "stddev",
+    "sum_",
+    "variance",
 ]

@@ -50,6 +50,7 @@ class Benchmark(StrEnum):
     merge = "merge"
     questions = "questions"
     wcm = "wcm"
+    windows = "windows"
     start = "start"
     all = "all"
 
@@ -169,6 +170,10 @@ def _facts(blob: bytes) -> dict[str, Any]:
     """What is in a stored sketch or counter, as plain data."""
     thing = lt.from_bytes(blob)
     facts: dict[str, Any] = {"class": type(thing).__name__, "format version": blob[4], "family": type(thing).FAMILY}
+    if isinstance(thing, lt.Windows | lt.Partials):
+        said = {name: str(answer) for name, answer in thing.answers().items()}
+        where = {"late": thing.late, "bytes in memory": thing.nbytes} if isinstance(thing, lt.Windows) else {}
+        return facts | {"queries": len(said), "now": _plain_time(thing.now), **said, **where, "bytes on disk": len(blob)}
     if isinstance(thing, lt.CountMin):
         facts |= {"delta": thing.delta, "width": thing.width, "depth": thing.depth, "seed": thing.seed, "error": thing.error}
         facts |= {"arrivals": thing.total}
@@ -178,11 +183,16 @@ def _facts(blob: bytes) -> dict[str, Any]:
         facts |= {
             "merge height planned": shape.merge_height,
             "merges": thing.merges,
-            "now": thing.now if isinstance(thing.now, int | None) else str(thing.now),
+            "now": _plain_time(thing.now),
         }
         facts |= {"arrivals in window": {"value": total.value, "low": total.low, "high": total.high}}
         facts |= {"late": thing.late, "held back": int(thing._held.counts.sum())}
     return facts | {"bytes on disk": len(blob), "bytes in memory": thing.nbytes}
+
+
+def _plain_time(now: Any) -> int | str | None:
+    """A moment as JSON holds it."""
+    return now if isinstance(now, int | None) else str(now)
 
 
 def _made_of(thing: Any) -> dict[str, Any]:
@@ -243,7 +253,8 @@ def _bench_folder() -> Path:
 @app.command()
 def bench(
     name: Annotated[
-        Benchmark, typer.Argument(metavar="NAME", help="speed, memory, error, merge, questions, start, or all of them.")
+        Benchmark,
+        typer.Argument(metavar="NAME", help="speed, memory, error, merge, questions, wcm, windows, start, or all of them."),
     ],
     as_json: Json = False,
     data: Annotated[Path | None, typer.Option(help="A Parquet file with the columns ts and key, and perhaps value.")] = None,

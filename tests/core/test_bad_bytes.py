@@ -19,6 +19,7 @@ import warnings
 import zlib
 from unittest import mock
 
+import exact_cases
 import numpy as np
 import pytest
 from hypothesis import given
@@ -119,6 +120,21 @@ def specimens():
         listed = lt.TopK(phi=0.6, window=1000, eps=0.5, delta=0.4)
         listed.update(rng.integers(0, 200, 400), np.arange(400), rng.integers(0, 99, 400))
         made |= {"top-listed": listed, "top-listed-merged": lt.merge([listed, listed])}
+    for name, build in (
+        ("windows", exact_cases.windows),
+        ("filters", exact_cases.filters),
+        ("guesses", exact_cases.approximate),
+    ):
+        few, many = build(), build()
+        exact_cases.feed(few, np.arange(3), np.arange(3))
+        exact_cases.feed(many, rng.integers(0, 60, 90), np.sort(rng.integers(0, 120, 90)))
+        made |= {f"{name}-empty": build(), f"{name}-small": few, f"{name}-full": many}
+        if name != "guesses":
+            made |= {f"{name}-partials-empty": build().partials(), f"{name}-partials": many.partials()}
+    late, last = exact_cases.windows(lateness=20), exact_cases.arrivals()
+    exact_cases.feed(late, rng.integers(0, 60, 60), rng.integers(0, 120, 60))
+    exact_cases.feed(last, rng.integers(0, 60, 60), None)
+    made |= {"windows-late": late, "windows-arrivals": last}
     return {name: thing.to_bytes() for name, thing in made.items()}
 
 
@@ -163,7 +179,7 @@ def test_foreign_bytes_are_refused(data):
     refused(b"LTLY" + data, "foreign bytes after our magic")
 
 
-@pytest.mark.parametrize("family", [0, 11, 255])
+@pytest.mark.parametrize("family", [0, 13, 255])
 def test_unknown_families_are_refused_by_number(family):
     with pytest.raises(lt.FormatError, match=f"family {family}"):
         lt.from_bytes(sealed(b"", family))
@@ -260,7 +276,7 @@ def forged(rng, blobs):
             other = rng.choice(blobs)[16:]
             payload[at:] = other[min(at, len(other)) if rng.random() < 0.7 else rng.randrange(len(other)) :]
     if rng.random() < 0.02:
-        family = rng.randrange(8)
+        family = rng.randrange(14)
     return sealed(bytes(payload), family)
 
 
@@ -281,6 +297,9 @@ def behaves(data, use=True):
 def _use(thing):
     again = lt.from_bytes(thing.to_bytes(), limit=2**40)
     assert again.to_bytes() == thing.to_bytes(), "reading changes it"
+    if isinstance(thing, lt.Windows | lt.Partials):
+        _use_windows(thing)
+        return
     _ask(thing)
     _add(thing, None)
     _add(thing, 3_000)
@@ -296,6 +315,34 @@ def _use(thing):
     if isinstance(thing, lt.CountMin) or getattr(thing._shape, "counter", "") != "randwave":
         _add(thing, 2**60)
         _ask(thing)
+
+
+def _use_windows(thing):
+    thing.answers()
+    if isinstance(thing, lt.Partials):
+        with contextlib.suppress(lt.MergeError):
+            assert (thing | thing).answers().keys() == thing.answers().keys()
+        return
+    assert repr(thing.answers())
+    assert repr(thing.explain())
+    before = thing.to_bytes()
+    names = {name for query in thing._queries.values() for name in (query.aggregate.column, query.per)} - {None}
+    batch = {name: [1, 2, 3] for name in names} or {"x": [1, 2, 3]}
+    try:
+        thing.update(batch, None if thing._timed is False else [_instant(thing, i) for i in range(3)])
+    except lt.InputError:
+        assert thing.to_bytes() == before, "refused, and yet changed"
+    else:
+        thing.answers()
+        assert lt.from_bytes(thing.to_bytes(), limit=2**40).to_bytes() == thing.to_bytes()
+    with contextlib.suppress(lt.QueryError):
+        thing.partials().answers()
+
+
+def _instant(windows, later):
+    """A time that these windows take, as they take it."""
+    number = ((windows._now or 0) + later) * windows._clock.unit
+    return np.datetime64(number % 2**62, "ns") if windows._clock.kind == "time" else number
 
 
 def _add(thing, count):

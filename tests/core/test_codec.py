@@ -195,6 +195,8 @@ def test_family_numbers_never_change():
         8: lt.SimpleCountMin,
         9: lt.ProportionalCountMin,
         10: lt.SplitterCountMin,
+        11: lt.Windows,
+        12: lt.Partials,
     }
 
 

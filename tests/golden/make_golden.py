@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from unittest import mock
 
+import exact_cases
 import numpy as np
 
 import lately as lt
@@ -69,6 +70,7 @@ def things():
     for kind in (lt.PerfectCountMin, lt.SimpleCountMin, lt.ProportionalCountMin, lt.SplitterCountMin):
         name = kind.__name__.lower().removesuffix("countmin")
         yield from variants(name, partial(_guess, kind), keys, times)
+    yield from exact_windows(keys, times)
 
 
 def _guess(kind, merge_height=0, **options):
@@ -85,6 +87,27 @@ def variants(name, make, values, times):
     yield f"{name}-merged", lt.merge([lt.merge([weighted, add(make(), some[0], some[1] + 300)]), weighted])
     yield f"{name}-time", add(make(window="10m", tick="5s", lateness="1m", merge_height=1, seed=5), *some)
     yield f"{name}-arrivals", add(make(window=lt.arrivals(500)), some[0], None, weights)
+
+
+def exact_windows(keys, times):
+    """Windows in each state that is stored differently, and their partial results."""
+    for name, build in (
+        ("windows", exact_cases.windows),
+        ("filters", exact_cases.filters),
+        ("guesses", exact_cases.approximate),
+    ):
+        for size in (0, 1, 10, 1_000):
+            w = build()
+            if size:
+                exact_cases.feed(w, keys[:size] * 7, times[:size])
+            yield f"{name}-{size}", w
+            if name == "filters":
+                yield f"partials-{size}", w.partials()
+    late, last = exact_cases.windows(lateness=20), exact_cases.arrivals()
+    exact_cases.feed(late, keys[:300] * 5, times[:300])
+    exact_cases.feed(late, keys[:9] * 5, times[290:299])
+    exact_cases.feed(last, keys[:300] * 5, None)
+    yield from (("windows-late", late), ("windows-arrivals", last))
 
 
 def trees(keys, times):
@@ -125,6 +148,8 @@ def answers(thing):
     def name(key):
         return key if isinstance(key, str) else repr(key.item() if isinstance(key, np.generic) else key)
 
+    if isinstance(thing, lt.Windows | lt.Partials):
+        return exact_cases.ask(thing)
     if isinstance(thing, lt.CountMin):
         said = {"counts": [row(e) for e in thing.counts(np.arange(12))], "total": thing.total}
         return said | {"self_join": row(thing.self_join()), "repr": repr(thing)}

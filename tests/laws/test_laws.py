@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import exact_cases
 import numpy as np
 import pytest
 from hypothesis import given
@@ -146,6 +147,20 @@ CASES["CountMin"] = Case(
     lossless=True,
 )
 
+for _name, _build, _timed in (
+    ("Windows", exact_cases.windows, True),
+    ("Windows-lateness", lambda: exact_cases.windows(lateness=15), True),
+    ("Windows-filters", exact_cases.filters, True),
+    ("Windows-arrivals", exact_cases.arrivals, False),
+):
+    CASES[_name] = Case(
+        _build,
+        lambda w, piece, timed=_timed: exact_cases.feed(w, piece.cells, piece.ticks if timed else None),
+        exact_cases.ask,
+        windowed=_timed,
+        mergeable=False,
+    )
+
 every = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 mergeable = pytest.mark.parametrize(
     "case", [c for c in CASES.values() if c.mergeable], ids=[n for n, c in CASES.items() if c.mergeable]
@@ -178,7 +193,7 @@ def _name_and_estimate(row):
 
 def test_every_stored_class_has_a_case():
     covered = {type(case.build()) for case in CASES.values()}
-    assert covered == set(codec.families().values())
+    assert covered | {lt.Partials} == set(codec.families().values())  # partials take no arrivals: exact/test_partials.py
 
 
 @every

@@ -151,6 +151,23 @@ class Writer:
             value >>= 7
         self.u8(value)
 
+    def text(self, value: str) -> None:
+        """Text, its length in bytes first."""
+        content = value.encode()
+        self.varint(len(content))
+        self.raw(content)
+
+    def maybe(self, value: int | None) -> None:
+        """An integer that may be missing."""
+        self.u8(value is not None)
+        if value is not None:
+            self.i64(value)
+
+    def f64s(self, values: NDArray[np.float64]) -> None:
+        """A column of floats: eight bytes each; every NaN is the same one."""
+        column = np.ascontiguousarray(values, np.float64).ravel()
+        self.u64s(np.where(np.isnan(column), np.nan, column).view(np.uint64))
+
     def u64s(self, values: NDArray[np.uint64]) -> None:
         """A column without structure (hashes): eight bytes each."""
         self.u64(values.size)
@@ -192,6 +209,22 @@ class Reader:
             if byte < 128:
                 return value
             self.check(shift < 70, "a number is too long")
+
+    def text(self) -> str:
+        content = self.raw(self.varint())
+        try:
+            return content.decode()
+        except UnicodeDecodeError as error:
+            raise FormatError(f"not a sketch that lately wrote: a text is not UTF-8 ({error.reason})") from error
+
+    def maybe(self, low: int, high: int) -> int | None:
+        """An integer in ``low..high`` that may be missing."""
+        return self.within(self.i64(), low, high) if self.choice(0, 1) else None
+
+    def f64s(self) -> NDArray[np.float64]:
+        values = self.u64s().view(np.float64)
+        values[np.isnan(values)] = np.nan  # there are many, and some of them raise the processor's alarm
+        return values
 
     def u64s(self) -> NDArray[np.uint64]:
         size = self.u64()

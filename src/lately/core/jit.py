@@ -23,6 +23,11 @@ def helper(function: F) -> F:
     return njit(inline="always")(function)  # type: ignore[no-any-return]
 
 
+def compiled(function: F) -> F:
+    """Compile a function that only this process knows, such as a user's; dividing by zero gives infinity or NaN."""
+    return njit(nogil=True, error_model="numpy")(function)  # type: ignore[no-any-return]
+
+
 def is_cold() -> bool:
     """Whether the first calls on this machine are still to compile the kernels."""
     if config.DISABLE_JIT:

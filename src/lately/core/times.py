@@ -4,7 +4,7 @@ In a window of time, plain numbers are seconds since 1970 (Unix time); in an int
 """
 
 import re
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -61,6 +61,20 @@ def tick_of(time: Any, window: Window) -> int:
         raise InputError(f"{time!r}: give one instant")
     check_tick(int(ticks[0]))
     return int(ticks[0])
+
+
+def instant_of(tick: int, window: Window) -> datetime | np.datetime64 | int:
+    """The instant that a tick begins with: a date in windows of time, else the caller's integer.
+
+    >>> instant_of(1767225610, Window.of("1h"))
+    datetime.datetime(2026, 1, 1, 0, 0, 10, tzinfo=datetime.timezone.utc)
+    """
+    if window.kind != "time":
+        return tick * window.unit
+    try:
+        return EPOCH + timedelta(microseconds=tick * window.unit // 1_000)
+    except OverflowError:  # before the year 1 or after 9999
+        return np.datetime64(tick * window.unit // 10**9 % 2**63, "s")
 
 
 def is_instant(value: object) -> bool:

@@ -13,7 +13,7 @@ in four billion ticks. Subclasses say how to count a block (``_count``) into the
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
@@ -26,7 +26,7 @@ from lately.core.errors import InputError, MergeError, ParameterError
 from lately.core.jit import tell_if_cold
 from lately.core.keys import HashedKeys, Hashes, Keys, all_hashes
 from lately.core.stored_keys import column_of, read_keys, write_keys
-from lately.core.times import EPOCH, check_tick, tick_of, ticks_of
+from lately.core.times import check_tick, instant_of, tick_of, ticks_of
 from lately.counters.base import MAX_COUNT, MAX_STAMP, Bounds, Cells, CounterArray, Counts, Part, Stamps
 from lately.counters.order import Held, is_sorted, put_stamps
 from lately.counters.ranges import range_ages
@@ -83,12 +83,7 @@ class Windowed(ABC, Generic[S]):
     @property
     def now(self) -> datetime | np.datetime64 | int | None:
         """The newest time seen or advanced to, cut to its tick: a date, an integer, or the number of arrivals."""
-        if self._now is None or self._window.kind != "time":
-            return None if self._now is None else self._now * self._window.unit
-        try:
-            return EPOCH + timedelta(microseconds=self._now * self._window.unit // 1_000)
-        except OverflowError:  # before the year 1 or after 9999
-            return np.datetime64(self._now * self._window.unit // 10**9 % 2**63, "s")
+        return None if self._now is None else instant_of(self._now, self._window)
 
     @property
     def late(self) -> int:

@@ -1,0 +1,1 @@
+"""Exact windows that thousands of queries share."""

@@ -1,0 +1,89 @@
+"""B-INT: aggregates of base intervals, from which any window is put together (SHARE, section 3.1.1).
+
+A base interval of level l holds the 2**l positions from a multiple of 2**l on. The state of each one that is complete is kept
+in a heap over the slots of the column's ring, whose leaves are the values themselves:
+
+    nodes[size >> l + slot]     the base interval number ``slot`` of level l, l = 1, 2, …
+
+An update costs two combinations on average; a window of W positions is the union of at most 2·log₂ W base intervals.
+"""
+
+from typing import Any
+
+from lately.core.columns import Ints
+from lately.core.jit import kernel
+from lately.exact.column import Column, Floats, Index
+from lately.exact.operations import Operation, combine, lift, load, lower, nothing, store
+
+
+class BaseIntervals(Index):
+    """The aggregate of every complete base interval: one state a position."""
+
+    def __init__(self, operation: Operation) -> None:
+        self._operation = operation
+        self._nodes: Any = operation.room(2)
+        self._grow, self._fold = operation.bind(grow), operation.bind(fold)
+
+    @property
+    def nbytes(self) -> int:
+        return int(self._nodes.nbytes)
+
+    def lay(self, column: Column) -> None:
+        self._nodes = self._operation.room(column.values.size)
+        self.extend(column, column.first)
+
+    def extend(self, column: Column, start: int) -> None:
+        self._grow(column.values, self._nodes, start, column.end, self._operation.code)
+
+    def lookup(self, column: Column, lefts: Ints, rights: Ints) -> Any:
+        """The aggregates over ``lefts[i]..rights[i]`` (which is not in it)."""
+        answers = self._operation.answers(lefts.size)
+        self._fold(column.values, self._nodes, (lefts, rights), self._operation.code, answers)
+        return answers
+
+
+@kernel
+def grow(values: Floats, nodes: Any, start: int, end: int, code: int) -> None:
+    """Compute the base intervals that end in ``start..end``."""
+    size = values.size
+    half = size >> 1
+    for i in range(start >> 1, end >> 1):
+        slot = i & (half - 1)
+        a, b = lift(code, values[2 * slot]), lift(code, values[2 * slot + 1])
+        store(nodes, half + slot, combine(code, a, b))
+    level = 2
+    while (size >> level) > 0 and (start >> level) < (end >> level):
+        width = size >> level
+        for i in range(start >> level, end >> level):
+            at = width + (i & (width - 1))
+            store(nodes, at, combine(code, load(nodes, 2 * at), load(nodes, 2 * at + 1)))
+        level += 1
+
+
+@kernel
+def fold(values: Floats, nodes: Any, windows: tuple[Ints, Ints], code: int, out: Any) -> None:
+    """Put each window together, from both ends inwards, so that the order of its values is kept."""
+    lefts, rights = windows
+    size = values.size
+    for i in range(lefts.size):
+        left, right = lefts[i], rights[i]
+        first, last = nothing(code), nothing(code)
+        if left < right:
+            if left & 1:
+                first = lift(code, values[left & (size - 1)])
+                left += 1
+            if right & 1:
+                last = lift(code, values[(right - 1) & (size - 1)])
+            left >>= 1
+            right >>= 1
+            width = size >> 1
+            while left < right:
+                if left & 1:
+                    first = combine(code, first, load(nodes, width + (left & (width - 1))))
+                    left += 1
+                if right & 1:
+                    last = combine(code, load(nodes, width + ((right - 1) & (width - 1))), last)
+                left >>= 1
+                right >>= 1
+                width >>= 1
+        out[i] = lower(code, combine(code, first, last))

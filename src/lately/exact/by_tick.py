@@ -1,0 +1,172 @@
+"""Substreams in the order of a tick that each of them has: which have one since then?
+
+Ticks of the longest window are spread over a ring of buckets, each a chunk of a slab that holds its entries in a row; an entry
+knows the substream, its tick, and a second tick, ``sure``, which is never newer. A lookup reads buckets from the newest back
+to the one that the window begins in, and only in that one looks at the entries' ticks.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lately.core.columns import Ints
+from lately.core.jit import helper, kernel
+from lately.exact.slab import acquire, no_chunks, release
+
+_BUCKETS = 4096
+_NONE = np.int64(-(2**63))
+
+#: The tick of a substream that has none.
+NO_TICK = int(_NONE)
+
+
+class _State(NamedTuple):
+    places: Ints  # where the entry of each substream is, or -1
+    starts: Ints  # of each bucket: its chunk's offset, or -1 for none
+    sizes: Ints  # the power of two of the chunk's size
+    counts: Ints  # how many entries it has
+    heads: Ints
+    pool: NDArray[np.int64]  # entries: tick, sure, substream
+
+
+class ByTick:
+    """Substreams by a tick of theirs, as far back as ``longest`` ticks before now."""
+
+    def __init__(self, longest: int, now: int) -> None:
+        self._longest = longest
+        self._shift = max(0, (longest // (_BUCKETS - 2)).bit_length())
+        self._now = now
+        buckets = (np.full(_BUCKETS, -1, np.int64), np.zeros(_BUCKETS, np.int64), np.zeros(_BUCKETS, np.int64))
+        self._state = _State(np.full(64, -1, np.int64), *buckets, no_chunks(), np.zeros((256, 3), np.int64))
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes that it takes in memory."""
+        return sum(column.nbytes for column in self._state)
+
+    def advance(self, now: int) -> None:
+        """Move on to a tick: what is too old for any window goes."""
+        fresh = min((now >> self._shift) - (self._now >> self._shift), _BUCKETS)
+        if fresh > 0:
+            _clear(self._state, (now >> self._shift) - fresh + 1, (now >> self._shift) + 1)
+        self._now = max(self._now, now)
+
+    def put(self, ids: Ints, ticks: Ints, sures: Ints) -> None:
+        """Give substreams other ticks; ``NO_TICK`` or one that is too old takes them out."""
+        if not ids.size:
+            return
+        largest, places = int(ids.max()), self._state.places
+        if largest >= places.size:
+            more = np.full(max(largest + 1, 2 * places.size) - places.size, -1, np.int64)
+            self._state = self._state._replace(places=np.concatenate([places, more]))
+        span = (self._now - self._longest, self._shift)
+        done = 0
+        while True:
+            done = _put(self._state, (ids, ticks, sures), span, done)
+            if done == ids.size:
+                return
+            pool = self._state.pool
+            self._state = self._state._replace(pool=np.concatenate([pool, np.zeros_like(pool)]))
+
+    def since(self, tick: int) -> tuple[Ints, Ints]:
+        """The substreams whose tick is not before this one, and their sure ticks."""
+        first = max(tick, self._now - self._longest)
+        size = _count(self._state, first >> self._shift, self._now >> self._shift)
+        ids, sures = np.empty(size, np.int64), np.empty(size, np.int64)
+        found = _since(self._state, (first, self._now, self._shift), ids, sures)
+        return ids[:found], sures[:found]
+
+
+@helper
+def _take_out(state: Any, bucket: Any, place: Any) -> None:
+    """Remove an entry; the last of its bucket takes its place."""
+    places, starts, sizes, counts, heads, pool = state
+    end = starts[bucket] + counts[bucket] - 1
+    places[pool[place, 2]] = -1
+    if place != end:
+        pool[place, 0], pool[place, 1], pool[place, 2] = pool[end, 0], pool[end, 1], pool[end, 2]
+        places[pool[place, 2]] = place
+    counts[bucket] -= 1
+    if counts[bucket] == 0:
+        release(heads, sizes[bucket], pool[:, 0], starts[bucket])
+        starts[bucket] = -1
+
+
+@kernel
+def _put(state: Any, rows: Any, span: tuple[int, int], done: int) -> int:
+    """Put entries in their buckets, from the row ``done`` on; tell how far it came before the pool was full."""
+    places, starts, sizes, counts, heads, pool = state
+    links = pool[:, 0]
+    ids, ticks, sures = rows
+    oldest, shift = span
+    for i in range(done, ids.size):
+        bucket = (ticks[i] >> shift) & (_BUCKETS - 1)
+        held = ticks[i] != _NONE and ticks[i] >= oldest
+        place = places[ids[i]]
+        if place >= 0 and held and pool[place, 0] >> shift == ticks[i] >> shift:
+            pool[place, 0], pool[place, 1] = ticks[i], sures[i]
+            continue
+        if held:
+            # Room first, so that nothing is half done when there is none.
+            if starts[bucket] < 0:
+                chunk = acquire(heads, 1, links)
+                if chunk < 0:
+                    return i
+                starts[bucket], sizes[bucket], counts[bucket] = chunk, 1, 0
+            elif counts[bucket] == 1 << sizes[bucket]:
+                chunk = acquire(heads, sizes[bucket] + 1, links)
+                if chunk < 0:
+                    return i
+                for j in range(counts[bucket]):
+                    for k in range(3):
+                        pool[chunk + j, k] = pool[starts[bucket] + j, k]
+                    places[pool[chunk + j, 2]] = chunk + j
+                release(heads, sizes[bucket], links, starts[bucket])
+                starts[bucket] = chunk
+                sizes[bucket] += 1
+                place = places[ids[i]]
+            end = starts[bucket] + counts[bucket]
+            pool[end, 0], pool[end, 1], pool[end, 2] = ticks[i], sures[i], ids[i]
+            counts[bucket] += 1
+        if place >= 0:
+            _take_out(state, (pool[place, 0] >> shift) & (_BUCKETS - 1), place)
+        places[ids[i]] = starts[bucket] + counts[bucket] - 1 if held else -1
+    return int(ids.size)
+
+
+@kernel
+def _clear(state: Any, first: int, end: int) -> None:
+    """Empty the buckets that new ticks are about to use."""
+    places, starts, sizes, counts, heads, pool = state
+    for number in range(first, end):
+        bucket = number & (_BUCKETS - 1)
+        if starts[bucket] >= 0:
+            for j in range(counts[bucket]):
+                places[pool[starts[bucket] + j, 2]] = -1
+            release(heads, sizes[bucket], pool[:, 0], starts[bucket])
+            starts[bucket], counts[bucket] = -1, 0
+
+
+@kernel
+def _count(state: Any, first: int, last: int) -> int:
+    counts = state[3]
+    total = 0
+    for number in range(first, last + 1):
+        total += counts[number & (_BUCKETS - 1)]
+    return total
+
+
+@kernel
+def _since(state: Any, span: tuple[int, int, int], ids: Ints, sures: Ints) -> int:
+    starts, counts, pool = state[1], state[3], state[5]
+    since, now, shift = span
+    found = 0
+    for number in range(since >> shift, (now >> shift) + 1):
+        bucket = number & (_BUCKETS - 1)
+        if starts[bucket] < 0:
+            continue
+        for j in range(starts[bucket], starts[bucket] + counts[bucket]):
+            ids[found], sures[found] = pool[j, 2], pool[j, 1]
+            found += pool[j, 0] >= since  # only in the first bucket some are older
+    return found

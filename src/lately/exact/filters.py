@@ -1,0 +1,210 @@
+"""Filters over substreams: the queries that ask which keys, and the indexes that they share."""
+
+from typing import Any
+
+import numpy as np
+
+from lately.core.answers import Answers
+from lately.core.columns import Ints
+from lately.core.errors import InputError, QueryError
+from lately.core.estimate import Estimates
+from lately.core.keys import Keys
+from lately.exact.answer import Answer, KeyValue
+from lately.exact.collective import Collective, Matches
+from lately.exact.collective_max import CollectiveMax
+from lately.exact.column import Floats
+from lately.exact.partial import Partial
+from lately.exact.queries import Query
+from lately.exact.substreams import Substreams
+
+_NAMES = {"count": "CI-COUNT", "sum": "CI-SUM", "max": "CI-MAX", "min": "CI-MIN"}
+
+
+class Shared:
+    """One index over substreams and the queries that it serves."""
+
+    def __init__(self, query: Query, lost: int | None) -> None:
+        kind = query.aggregate.kind
+        self.kind, self.column, self.per, self.eps = kind, query.aggregate.column, str(query.per), query.eps
+        self.queries: dict[str, Query] = {}
+        self.longest = 0
+        self.lost = lost  # the newest tick of an arrival that it has not seen; None if it saw all
+        self.index: Collective | CollectiveMax
+        if kind in ("max", "min"):
+            self.index = CollectiveMax(1 if kind == "max" else -1)
+        else:
+            self.index = Collective(weighted=kind == "sum", eps=query.eps)
+
+    def find(self, query: Query, now: int, *, values: bool = True) -> Matches:
+        """The substreams that pass the query's condition now."""
+        assert query.condition is not None
+        since, low, high = now - query.span.older, query.condition.low, query.condition.high
+        if isinstance(self.index, Collective):
+            return self.index.find(since, low, high, values=values)
+        ids, found = self.index.lookup(since, low, high)
+        return Matches(ids, found, found)
+
+    def covered(self, query: Query, now: int) -> float:
+        """The share of a query's window that was seen."""
+        assert query.condition is not None
+        lost = self.lost
+        if isinstance(self.index, Collective):
+            own = self.index.lost(query.condition.low, query.condition.high)
+            lost = own if lost is None else lost if own is None else max(lost, own)
+        if lost is None:
+            return 1.0
+        return 1.0 - min(max(lost - (now - query.span.older) + 1, 0), query.span.width) / query.span.width
+
+    def values(self, ids: Ints, since: int) -> Floats:
+        """The aggregates of these substreams since a tick."""
+        return self.index.values(ids, since)
+
+
+class Filters:
+    """All filters of a stream."""
+
+    def __init__(self) -> None:
+        self.substreams: dict[str, Substreams] = {}
+        self.shared: dict[tuple[Any, ...], Shared] = {}
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes that the state takes in memory, keys aside."""
+        return sum(part.nbytes for part in (*self.substreams.values(), *(shared.index for shared in self.shared.values())))
+
+    def in_order(self) -> list[tuple[Substreams, list[Shared]]]:
+        """The substreams of each key column and the indexes over them, in an order that only depends on what is asked."""
+        shared = sorted(self.shared.values(), key=lambda one: (one.kind, one.column or "", one.eps or 0.0))
+        return [(self.substreams[per], [one for one in shared if one.per == per]) for per in sorted(self.substreams)]
+
+    # -- queries -------------------------------------------------------------------------------------------------------
+
+    def add(self, query: Query, now: int | None, position: int) -> None:
+        """Serve another query; what came before it was asked for is lost on it."""
+        key = _key(query)
+        shared = self.shared.get(key) or Shared(query, now if position else None)
+        self.shared[key] = shared
+        substreams = self.substreams.setdefault(shared.per, Substreams())
+        if now is not None and shared.longest and query.span.older > shared.longest:
+            before = now - shared.longest - 1  # older ones were not kept, and may have been there
+            shared.lost = before if shared.lost is None else max(shared.lost, before)
+        shared.queries[query.name] = query
+        self._plan(shared, substreams, now if position else None)
+
+    def drop(self, query: Query) -> None:
+        """Serve a query no longer."""
+        shared = self.shared[_key(query)]
+        del shared.queries[query.name]
+        if shared.queries:
+            self._plan(shared, self.substreams[shared.per], None)
+            return
+        del self.shared[_key(query)]
+        if not any(other.per == shared.per for other in self.shared.values()):
+            del self.substreams[shared.per]
+
+    def explain(self, query: Query) -> tuple[str, int, str]:
+        """The algorithm of a query, how many share its index, and why."""
+        shared = self.shared[_key(query)]
+        if query.eps is not None:
+            why = f"all that pass, and some that miss by less than {query.eps:.3g}"
+        elif shared.kind in ("count", "sum"):
+            why = "exact: those near the bar are looked at"
+        else:
+            why = "exact"
+        return _NAMES[shared.kind], len(shared.queries), why
+
+    # -- arrivals ------------------------------------------------------------------------------------------------------
+
+    def check(self, columns: dict[str, Floats]) -> None:
+        """Refuse values that a filter cannot take, before any of them is taken."""
+        for shared in self.shared.values():
+            if shared.kind == "sum":
+                values = columns[str(shared.column)]
+                worst = values[(values < 0) | np.isinf(values)]
+                if worst.size:
+                    raise InputError(
+                        f"the column {shared.column!r} has the value {worst[0]}; a filter on a sum takes finite values from "
+                        "0 on: leave such rows out, or drop the filter"
+                    )
+
+    def update(self, keys: dict[str, Keys], columns: dict[str, Floats], ticks: Ints) -> None:
+        """Take arrivals in time order."""
+        now = int(ticks[-1])
+        for per, substreams in self.substreams.items():
+            ids = substreams.take(keys[per], ticks)
+            mine = [shared for shared in self.shared.values() if shared.per == per]
+            for shared in mine:
+                values = None if shared.column is None else columns[shared.column]
+                _take(shared, ids, ticks, values, substreams)
+            gone = substreams.faded(now - max(shared.longest for shared in mine), ticks.size)
+            if gone.size:
+                for shared in mine:
+                    shared.index.forget(gone)
+
+    def advance(self, now: int) -> None:
+        """Let time pass."""
+        for shared in self.shared.values():
+            if isinstance(shared.index, Collective):
+                shared.index.advance(now)
+
+    def _plan(self, shared: Shared, substreams: Substreams, now: int | None) -> None:
+        shared.longest = max(query.span.older for query in shared.queries.values())
+        if isinstance(shared.index, Collective):
+            bounds = [(q.condition.low, q.condition.high) for q in shared.queries.values() if q.condition is not None]
+            shared.index.plan(bounds, shared.longest, now, substreams.last)
+
+    def partial(self, query: Query, now: int | None) -> Partial:
+        """The aggregates of all substreams in a query's window."""
+        shared = self.shared[_key(query)]
+        if query.eps is not None:
+            raise QueryError(
+                f"the filter {query.name!r} is approximate: what it keeps of a substream cannot be added up with another "
+                "site's; add it with exact=True"
+            )
+        if now is None:
+            return Partial({}, 0, 0, 1.0, integer=shared.kind == "count")
+        since = now - query.span.older
+        substreams = self.substreams[shared.per]
+        ids = substreams.by_hash(since)
+        values = shared.values(ids, since)
+        known = ~np.isnan(values)
+        state = dict(zip(substreams.names(ids[known]), values[known].tolist(), strict=True))
+        return Partial(state, len(state), 0, shared.covered(query, now), integer=shared.kind == "count")
+
+    # -- answers -------------------------------------------------------------------------------------------------------
+
+    def answer(self, query: Query, now: int | None) -> Answer:
+        """The substreams that pass a query's condition, and their aggregates, the largest first."""
+        shared = self.shared[_key(query)]
+        if now is None:
+            return Answer(Answers(KeyValue, [[], Estimates(np.empty(0), np.empty(0), np.empty(0), 1.0)]), 0)
+        covered = shared.covered(query, now)
+        if covered < 1:
+            return Answer(None, 0, covered=covered)
+        ids, low, high = shared.find(query, now)
+        order = np.argsort(-low if shared.kind != "min" else low, kind="stable")
+        low, high = (_whole(column[order]) if shared.kind == "count" else column[order] for column in (low, high))
+        table = Answers(KeyValue, [self.substreams[shared.per].names(ids[order]), Estimates(low, low, high, 1.0)])
+        return Answer(table, int(ids.size), covered=covered)
+
+
+def _whole(column: Floats) -> Any:
+    return column.astype(np.int64) if (column < 2**62).all() else column
+
+
+def _take(shared: Shared, ids: Ints, ticks: Ints, values: Floats | None, substreams: Substreams) -> None:
+    if isinstance(shared.index, Collective):
+        shared.index.update(ids, ticks, None if values is None else np.nan_to_num(values, nan=0.0), substreams.last)
+        return
+    assert values is not None
+    present = np.flatnonzero(~np.isnan(values))
+    if present.size < ids.size:
+        ids, ticks, values = ids[present], ticks[present], values[present]
+    if ids.size:
+        shared.index.update(ids, ticks, values)
+        shared.index.expire(int(ticks[-1]) - shared.longest)
+
+
+def _key(query: Query) -> tuple[Any, ...]:
+    """Queries that share one index."""
+    return query.per, query.aggregate.kind, query.aggregate.column, query.eps

@@ -1,0 +1,293 @@
+"""Sums of floats without rounding: whole numbers of a unit, in as many 64-bit words as the values take.
+
+Every finite float is a whole number of some power of two. Running sums are kept as whole numbers of one such ``unit`` in two's
+complement, least significant word first, and wrap around like any machine integer: the difference of two is exact as long
+as the difference itself fits. Nothing drifts however long a stream is, and nothing large that left the window leaves a
+trace; a window's sum is rounded once, when it is read.
+
+    words[slot, 0]  words[slot, 1]  …     the sum of everything before the position in that slot, in units of 2**unit
+
+Prices and counts take two words. A stream whose values differ by hundreds of binary orders takes more. NaN and the
+infinities are no numbers of anything: here they add nothing, ``tallies.py`` counts them.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lately.core.columns import Ints
+from lately.core.jit import helper, kernel
+from lately.counters.bits import trailing_zeros
+
+Words = NDArray[np.uint64]
+Bits = NDArray[np.uint64]  # floats, seen as the words that they are
+Floats = NDArray[np.float64]
+
+_EXPONENT, _FRACTION, _SIGN = np.uint64(0x7FF), np.uint64(2**52 - 1), np.uint64(63)
+_52, _HIDDEN = np.uint64(52), np.uint64(2**52)
+_0, _1, _64, _63 = np.uint64(0), np.uint64(1), np.uint64(64), np.uint64(63)
+_27, _LOW27, _32, _LOW32 = np.uint64(27), np.uint64(2**27 - 1), np.uint64(32), np.uint64(2**32 - 1)
+_TOP = np.uint64(2**63)
+
+#: 2**-1074 … 2**1023, every power of two that a float can be.
+_POWERS = np.ldexp(1.0, np.arange(-1074, 1024))
+
+#: The unit of the smallest float.
+SMALLEST = -1074
+
+
+class Spread(NamedTuple):
+    """The lowest and, one above it, the highest binary digit that any of some values has; ``low > high`` if all are zero."""
+
+    low: int
+    high: int
+
+
+@kernel
+def spread(bits: Bits) -> tuple[int, int]:
+    """The lowest and, one above it, the highest binary digit among these floats."""
+    low, high = 5000, -5000
+    for i in range(bits.size):
+        exponent = (bits[i] >> _52) & _EXPONENT
+        fraction = bits[i] & _FRACTION
+        if exponent == _EXPONENT or (exponent == _0 and fraction == _0):
+            continue
+        mantissa = fraction if exponent == _0 else fraction | _HIDDEN
+        at = int(max(exponent, _1)) - 1075
+        low = min(low, at + int(trailing_zeros(mantissa)))
+        high = max(high, at + 53)
+    return low, high
+
+
+@helper
+def _whole(word: Any, unit: Any) -> tuple[Any, Any]:
+    """A float without its sign as mantissa and shift: mantissa << shift whole units. Both are 0 for what is no number."""
+    exponent = (word >> _52) & _EXPONENT
+    mantissa = word & _FRACTION
+    shift = np.int64(0)
+    if exponent == _EXPONENT:
+        mantissa = _0
+    else:
+        if exponent != _0:
+            mantissa |= _HIDDEN
+        shift = np.int64(max(exponent, _1)) - 1075 - unit
+        if shift < 0:  # the digits below the unit are zeros: the unit is below every digit there is
+            mantissa = _0 if shift <= -64 else mantissa >> np.uint64(-shift)
+            shift = np.int64(0)
+    return mantissa, shift
+
+
+@kernel
+def run(bits: Bits, start: int, end: int, unit: int, words: Words) -> None:
+    """Carry the running sums on over the positions ``start..end``, which lie in a ring."""
+    if words.shape[1] == 2:
+        _run_two(bits, start, end, unit, words)
+    else:
+        _run_many(bits, start, end, unit, words)
+
+
+@kernel
+def _run_two(bits: Bits, start: int, end: int, unit: int, words: Words) -> None:
+    mask = bits.size - 1
+    low, high = words[start & mask, 0], words[start & mask, 1]
+    for position in range(start, end):
+        word = bits[position & mask]
+        mantissa, shift = _whole(word, unit)
+        by = np.uint64(shift) & _63
+        add_low = mantissa << by
+        add_high = (mantissa >> _1) >> (_63 - by)  # in two steps, because a shift by 64 is none
+        if shift >= 64:
+            add_high = add_low
+            add_low = _0
+        if word >> _SIGN:
+            before = low
+            low -= add_low
+            high = high - add_high - np.uint64(low > before)
+        else:
+            low += add_low
+            high = high + add_high + np.uint64(low < add_low)
+        words[(position + 1) & mask, 0] = low
+        words[(position + 1) & mask, 1] = high
+
+
+@kernel
+def _run_many(bits: Bits, start: int, end: int, unit: int, words: Words) -> None:
+    mask = bits.size - 1
+    for position in range(start, end):
+        word = bits[position & mask]
+        mantissa, shift = _whole(word, unit)
+        by = np.uint64(shift) & _63
+        parts = mantissa << by, (mantissa >> _1) >> (_63 - by), _0
+        _add(words, position, parts, shift >> 6, word >> _SIGN != _0)
+
+
+@kernel
+def run_squares(bits: Bits, start: int, end: int, unit: int, words: Words) -> None:
+    """Carry the running sums of squares on; they are in units of 2**(2 * unit)."""
+    mask = bits.size - 1
+    for position in range(start, end):
+        mantissa, shift = _whole(bits[position & mask], unit)
+        a, b = mantissa >> _27, mantissa & _LOW27  # (a * 2**27 + b)**2, in two words
+        middle = a * b  # twice 2**27 of it
+        low = b * b
+        high = (a * a) >> np.uint64(10)
+        add = (a * a) << np.uint64(54)
+        low += add
+        high += np.uint64(low < add)
+        add = middle << np.uint64(28)
+        low += add
+        high += (middle >> np.uint64(36)) + np.uint64(low < add)
+        by = np.uint64(2 * shift) & _63
+        spill = _63 - by
+        parts = low << by, (high << by) | ((low >> _1) >> spill), (high >> _1) >> spill
+        _add(words, position, parts, (2 * shift) >> 6, False)
+
+
+@helper
+def _add(words: Words, position: Any, parts: Any, at: Any, negative: Any) -> None:
+    """The sums after a position: those before it, plus or minus three words from word ``at`` on."""
+    mask = words.shape[0] - 1
+    slot, after = position & mask, (position + 1) & mask
+    carry = _0
+    for j in range(words.shape[1]):
+        part = _0
+        if j == at:
+            part = parts[0]
+        elif j == at + 1:
+            part = parts[1]
+        elif j == at + 2:
+            part = parts[2]
+        before = words[slot, j]
+        if negative:
+            result = before - part
+            borrow = np.uint64(before < part)
+            carry, result = borrow | np.uint64(result < carry), result - carry
+        else:
+            result = before + part
+            over = np.uint64(result < part)
+            result += carry
+            carry = over | np.uint64(result < carry)
+        words[after, j] = result
+
+
+@kernel
+def differences(words: Words, lefts: Ints, rights: Ints, unit: int, out: Floats) -> None:
+    """The sums over ``lefts[i]..rights[i]`` (which is not in it), each rounded once."""
+    if words.shape[1] == 2:
+        _differences_of_two(words, lefts, rights, unit, out)
+    else:
+        _differences_of_many(words, lefts, rights, unit, out)
+
+
+@kernel
+def _differences_of_two(words: Words, lefts: Ints, rights: Ints, unit: int, out: Floats) -> None:
+    power = short_power(unit)
+    for i in range(lefts.size):
+        out[i] = difference_of_two(words, lefts[i], rights[i], unit, power)
+
+
+@helper
+def short_power(unit: Any) -> Any:
+    """Two to the power of a unit, if whole numbers of one word times that are floats; else 0."""
+    return _POWERS[unit + 1074] if -1022 <= unit <= 900 else 0.0
+
+
+@helper
+def difference_of_two(words: Words, left: Any, right: Any, unit: Any, power: Any) -> Any:
+    """The sum over ``left..right`` of running sums that have two words, rounded once."""
+    before, after = left & (words.shape[0] - 1), right & (words.shape[0] - 1)
+    low = words[after, 0] - words[before, 0]
+    high = words[after, 1] - words[before, 1] - np.uint64(words[after, 0] < words[before, 0])
+    if power != 0.0 and high + (low >> _SIGN) == _0:  # one word with its sign: the processor rounds it, the power does not
+        value = np.float64(np.int64(low)) * power
+    else:
+        negative = high >> _SIGN != _0
+        if negative:
+            low = ~low + _1
+            high = ~high + np.uint64(low == _0)
+        if high == _0:
+            value = _times_power(np.float64(low), unit)
+        else:
+            zeros = _leading_zeros(high)
+            leading = (high << zeros) | ((low >> _1) >> (_63 - zeros))
+            # 64 digits are more than a float has: one bit stands for all that are cut off.
+            leading |= np.uint64(low << zeros != _0)
+            value = _times_power(np.float64(leading), unit + 64 - np.int64(zeros))
+        if negative:
+            value = -value
+    return value
+
+
+@kernel
+def _differences_of_many(words: Words, lefts: Ints, rights: Ints, unit: int, out: Floats) -> None:
+    mask, size = words.shape[0] - 1, words.shape[1]
+    room = np.empty(size, np.uint64)
+    for i in range(lefts.size):
+        left, right = lefts[i] & mask, rights[i] & mask
+        borrow = _0
+        for j in range(size):
+            minuend, part = words[right, j], words[left, j]
+            result = minuend - part
+            over = np.uint64(minuend < part)
+            room[j] = result - borrow
+            borrow = over | np.uint64(result < borrow)
+        out[i] = rounded(room, unit)
+
+
+@helper
+def rounded(room: Words, unit: Any) -> Any:
+    """A whole number of units as the nearest float. It is left as its magnitude."""
+    negative = room[room.size - 1] >> _SIGN != _0
+    if negative:
+        carry = _1
+        for j in range(room.size):
+            room[j] = ~room[j] + carry
+            carry = carry & np.uint64(room[j] == _0)
+    top = room.size - 1
+    while top > 0 and room[top] == _0:
+        top -= 1
+    value = 0.0
+    if room[top] != _0:
+        zeros = _leading_zeros(room[top])
+        leading = room[top] << zeros
+        if top > 0:
+            leading |= (room[top - 1] >> _1) >> (_63 - zeros)
+            rest = room[top - 1] << zeros
+            for j in range(top - 1):
+                rest |= room[j]
+            leading |= np.uint64(rest != _0)
+        value = _times_power(np.float64(leading), unit + 64 * top - np.int64(zeros))
+    return -value if negative else value
+
+
+@helper
+def _leading_zeros(word: Any) -> Any:
+    """How many zeros stand before the first digit of a word that is not 0."""
+    word |= word >> _1
+    word |= word >> np.uint64(2)
+    word |= word >> np.uint64(4)
+    word |= word >> np.uint64(8)
+    word |= word >> np.uint64(16)
+    word |= word >> _32
+    return _63 - trailing_zeros(word ^ (word >> _1))  # which leaves the first digit only
+
+
+@helper
+def _times_power(value: Any, exponent: Any) -> Any:
+    while exponent < -1074:  # a sum that comes out so small has zeros enough at its end: nothing is rounded twice
+        value *= _POWERS[1074 - 600]
+        exponent += 600
+    while exponent > 1023 and value < np.inf:
+        value *= _POWERS[1074 + 600]
+        exponent -= 600
+    return value * _POWERS[min(exponent, 1023) + 1074]
+
+
+def exact_difference(words: Words, left: int, right: int) -> int:
+    """The sum over ``left..right`` (which is not in it) as a whole number of units."""
+    mask = words.shape[0] - 1
+    of = [sum(int(word) << (64 * j) for j, word in enumerate(words[at & mask])) for at in (left, right)]
+    bits = 64 * words.shape[1]
+    difference: int = (of[1] - of[0]) % (1 << bits)
+    return difference - (1 << bits) if difference >> (bits - 1) else difference

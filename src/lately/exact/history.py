@@ -1,0 +1,127 @@
+"""What has come and may still be asked for: the ticks of all arrivals, and the values of the columns that queries read."""
+
+import numpy as np
+
+from lately.core.codec import Reader, Writer
+from lately.core.columns import Ints
+from lately.exact import stored
+from lately.exact.asked import Asked, Reach
+from lately.exact.batches import Batch
+from lately.exact.column import Column, Floats
+from lately.exact.fixed_point import spread
+from lately.exact.ring import Ring, first_at
+
+
+class History:
+    """A ring of ticks and one for each column, which go back as far as the windows over them."""
+
+    def __init__(self) -> None:
+        self.ticks = Ring(np.int64)
+        self.columns: dict[str, Column] = {}
+        self.now: int | None = None
+        self.lateness = 0
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes that values and indexes take in memory."""
+        return self.ticks.nbytes + sum(column.nbytes for column in self.columns.values())
+
+    def arrange(self, asked: Asked) -> None:
+        """Keep the columns that are asked for, and no others; on a new one all that came before is lost."""
+        for name in list(self.columns):
+            if name not in asked.reaches:
+                del self.columns[name]
+        for name in asked.reaches:
+            if name not in self.columns:
+                self.columns[name] = Column(self.ticks.end, self.now if self.ticks.end else None)
+
+    def take(self, batch: Batch, asked: Asked) -> None:
+        """Take arrivals in time order. Late ones are put in their place, and what came after them behind them."""
+        newest, end = int(batch.ticks[-1]), self.ticks.end
+        self.now = newest if self.now is None else max(self.now, newest)
+        tail = end
+        if self.lateness:
+            tail = int(first_at(self.ticks.values, self.ticks.first, end, int(batch.ticks[0]) + 1))
+        if tail == end:
+            self._put(batch.ticks, batch.columns, tail, asked)
+        else:
+            self._put_in_place(batch, tail, asked)
+        for name, column in self.columns.items():
+            column.integer &= batch.integer[name]
+
+    def _put(self, ticks: Ints, columns: dict[str, Floats], start: int, asked: Asked) -> None:
+        """Put rows from a position on, in place of what is there."""
+        floors: dict[Reach, int] = {}
+        for name, ring in (("", self.ticks), *self.columns.items()):
+            reach = asked.reaches[name] if name else asked.reach
+            if reach not in floors:
+                floors[reach] = self._floor(reach, ticks, start)
+            ring.end = start
+            ring.append(columns[name] if name else ticks, floors[reach])
+            if ring.first > 0:
+                self._note_lost(ring, reach)
+
+    def _put_in_place(self, batch: Batch, tail: int, asked: Asked) -> None:
+        """Put late rows, and all from ``tail`` on, in time order."""
+        end = self.ticks.end
+        ticks = np.concatenate([self.ticks.slice(tail, end), batch.ticks])
+        order = np.argsort(ticks, kind="stable")
+        merged = {}
+        for name, column in self.columns.items():
+            unknown = max(column.first - tail, 0)  # rows that came before anyone asked for this column
+            values = np.concatenate([np.full(unknown, np.nan), column.slice(tail + unknown, end), batch.columns[name]])
+            merged[name] = values[order]
+            if unknown:
+                column.first = tail + int(np.flatnonzero(order < unknown)[-1]) + 1
+        self._put(ticks[order], merged, tail, asked)
+
+    def _floor(self, reach: Reach, ticks: Ints, start: int) -> int:
+        """The first position that a window, or a late arrival, may still ask for once these are in."""
+        assert self.now is not None
+        floor = start + ticks.size - reach.arrivals
+        oldest = max(reach.ticks, self.lateness or -1)
+        if oldest < 0:
+            return floor
+        cut = self.now - oldest
+        if ticks[0] < cut:
+            return min(floor, start + int(np.searchsorted(ticks, cut)))
+        return min(floor, int(first_at(self.ticks.values, self.ticks.first, start, cut)))
+
+    def _note_lost(self, ring: Ring, reach: Reach) -> None:
+        """Note how new what left a ring may have been: older than what it begins with, and than its windows of time."""
+        assert self.now is not None
+        newest = self.now
+        if ring.first < ring.end:
+            newest = int(self.ticks.values[ring.first & (self.ticks.values.size - 1)])
+        if reach.ticks >= 0:
+            newest = min(newest, self.now - reach.ticks - 1)
+        ring.lost = newest if ring.lost is None else max(ring.lost, newest)
+
+    # -- bytes ---------------------------------------------------------------------------------------------------------
+
+    def write(self, out: Writer) -> None:
+        """Write the rings, the columns in the order of their names."""
+        stored.write_ring(out, self.ticks, self.now)
+        for _, column in sorted(self.columns.items()):
+            stored.write_ring(out, column, self.now)
+
+    def read(self, source: Reader, end: int, asked: Asked) -> None:
+        """Read what ``write`` wrote for these queries; ``end`` is the position after the newest arrival."""
+        self.ticks = stored.read_ticks(source, end, self.now)
+        values = {}
+        for name in sorted(asked.reaches):
+            self.columns[name], values[name] = stored.read_column(source, self.ticks)
+        source.fits(_room(values, asked))
+        for name, column in self.columns.items():
+            column.append(values[name], column.first)
+
+
+def _room(values: dict[str, Floats], asked: Asked) -> int:
+    """About the bytes that all indexes over these values will take."""
+    total = 0
+    for query in asked.numbers:
+        column = values.get(str(query.aggregate.column))
+        if column is not None:
+            low, high = spread(column.view(np.uint64))
+            total += 2 * column.size * (8 * column.size.bit_length() + 2 * max(high - low, 64))
+    return total

@@ -1,0 +1,152 @@
+"""L-INT: aggregates from landmarks on and up to landmarks, two of which make any window (SHARE, section 3.1.2).
+
+One of these serves the windows of one width class, 2**bits up to twice that. Landmarks cut the stream into blocks of
+2**bits positions, or of 2**bits ticks for windows of time. For each position it keeps the aggregate
+
+    own       from the landmark before it up to it
+    longer    from the landmark before that one up to it
+    rest      from it up to the next landmark, once that has passed
+
+and a window that begins in one block and ends in the next, or in the one after, is ``rest`` of its first position combined
+with ``own`` or ``longer`` of its last. Lookups take one combination; a class costs three states a position.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from lately.core.columns import Ints
+from lately.core.jit import helper, kernel
+from lately.exact.column import Column, Floats, Index
+from lately.exact.operations import Operation, combine, lift, load, lower, nothing, store
+from lately.exact.ring import Ring
+
+_NO_TICKS = np.zeros(1, np.int64)
+
+
+class Landmarks(Index):
+    """The aggregates from and up to the landmarks of one width class."""
+
+    def __init__(self, operation: Operation, bits: int, ticks: Ring | None = None) -> None:
+        self._operation, self._bits = operation, bits
+        self._ticks = ticks
+        self._own, self._longer, self._rest = (operation.room(1) for _ in range(3))
+        self._taken = 0  # up to which position it has come
+        self._begun = 0  # where the newest block begins
+        self._settled = 0  # up to which position ``rest`` is known
+        self._grow, self._settle, self._fold = operation.bind(grow), operation.bind(settle), operation.bind(fold)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(int(states.nbytes) for states in (self._own, self._longer, self._rest))
+
+    def lay(self, column: Column) -> None:
+        self._own, self._longer, self._rest = (self._operation.room(column.values.size) for _ in range(3))
+        self._taken = self._begun = self._settled = column.first
+        self.extend(column, column.first)
+
+    def extend(self, column: Column, start: int) -> None:
+        if start < self._taken:  # replaced: the newest block may be another one now
+            self._begun = int(block_start(self._blocks(), column.first, start))
+            self._settled = min(self._settled, self._begun)
+        states, span = (self._own, self._longer), (column.first, start, column.end)
+        self._begun = int(self._grow(column.values, states, self._blocks(), (*span, self._begun), self._operation.code))
+        self._taken = column.end
+        self._settle_up_to(column, self._begun)
+
+    def lookup(self, column: Column, lefts: Ints, rights: Ints, now: int) -> Any:
+        """The aggregates over ``lefts[i]..rights[i]`` (which is not in it), windows of this width class."""
+        ring = self._blocks()[0]
+        if (
+            ring.size > 1
+            and self._settled < column.end
+            and int(ring[(column.end - 1) & (ring.size - 1)]) >> self._bits < now >> self._bits
+        ):
+            self._settle_up_to(column, column.end)  # nothing came since, but time has left the newest block behind
+        answers = self._operation.answers(lefts.size)
+        states = self._own, self._longer, self._rest
+        self._fold(states, self._blocks(), (lefts, rights, column.first), self._operation.code, answers)
+        return answers
+
+    def _settle_up_to(self, column: Column, end: int) -> None:
+        start = max(self._settled, column.first)
+        if end > start:
+            self._settle(column.values, self._rest, self._blocks(), (start, end), self._operation.code)
+            self._settled = end
+
+    def _blocks(self) -> tuple[Ints, int]:
+        return _NO_TICKS if self._ticks is None else self._ticks.values, self._bits
+
+
+@helper
+def block_of(blocks: Any, position: Any) -> Any:
+    """The number of the block that a position lies in."""
+    ticks, bits = blocks
+    return (position if ticks.size == 1 else ticks[position & (ticks.size - 1)]) >> bits
+
+
+@kernel
+def block_start(blocks: tuple[Ints, int], first: int, end: int) -> int:
+    """Where the block begins that the position before ``end`` lies in."""
+    start = end
+    while start > first and block_of(blocks, start - 1) == block_of(blocks, end - 1):
+        start -= 1
+    return start
+
+
+@kernel
+def grow(values: Floats, states: Any, blocks: tuple[Ints, int], span: tuple[int, int, int, int], code: int) -> int:
+    """Compute ``own`` and ``longer`` for ``start..end``; tell where the newest block begins."""
+    own, longer = states
+    first, start, end, begun = span
+    mask = values.size - 1
+    for position in range(start, end):
+        slot, before = position & mask, (position - 1) & mask
+        state = lift(code, values[slot])
+        follows = 2  # blocks that lie between this position's and the one's before
+        if position > first:
+            follows = block_of(blocks, position) - block_of(blocks, position - 1)
+        if follows == 0:
+            store(own, slot, combine(code, load(own, before), state))
+            store(longer, slot, combine(code, load(longer, before), state))
+        else:
+            begun = position
+            store(own, slot, state)
+            store(longer, slot, combine(code, load(own, before), state) if follows == 1 else state)
+    return begun
+
+
+@kernel
+def settle(values: Floats, rest: Any, blocks: tuple[Ints, int], span: tuple[int, int], code: int) -> None:
+    """Compute ``rest`` for blocks that are complete, from the end back."""
+    start, end = span
+    state = nothing(code)
+    for i in range(end - start):
+        position = end - 1 - i
+        slot = position & (values.size - 1)
+        if i > 0 and block_of(blocks, position) != block_of(blocks, position + 1):
+            state = nothing(code)
+        state = combine(code, lift(code, values[slot]), state)
+        store(rest, slot, state)
+
+
+@kernel
+def fold(states: Any, blocks: tuple[Ints, int], windows: tuple[Ints, Ints, int], code: int, out: Any) -> None:
+    """Put each window together from at most two states."""
+    own, longer, rest = states
+    lefts, rights, first = windows
+    mask = len(own) - 1
+    for i in range(lefts.size):
+        left, right = lefts[i], rights[i] - 1
+        if left > right:
+            continue
+        crossed = block_of(blocks, right) - block_of(blocks, left)
+        if crossed == 0:
+            # As wide as a block or wider, it begins with the block, or has outlived it.
+            begins = left == first or block_of(blocks, left - 1) != block_of(blocks, left)
+            state = load(own, right & mask) if begins else load(rest, left & mask)
+        elif crossed == 1:
+            state = combine(code, load(rest, left & mask), load(own, right & mask))
+        else:
+            state = combine(code, load(rest, left & mask), load(longer, right & mask))
+        out[i] = lower(code, state)

@@ -1,0 +1,260 @@
+"""Partial results: what one site contributes to each query, to be combined with what others do.
+
+A site sends states instead of arrivals: a count, a sum as a fraction, a maximum, for quantiles the sorted values of the window,
+for filters the aggregate of each substream. They combine in any order to what one Windows over all sites would have
+answered at the same moment.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from fractions import Fraction
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from lately.core import codec
+from lately.core.answers import Answers
+from lately.core.codec import Reader, Writer, storable
+from lately.core.durations import Window
+from lately.core.errors import LatelyError, MergeError, QueryError
+from lately.core.estimate import Estimates
+from lately.core.keys import hash_keys
+from lately.core.stored_keys import read_keys, write_keys
+from lately.core.times import instant_of
+from lately.exact.algebra import Moments, Seen
+from lately.exact.answer import Answer, KeyValue
+from lately.exact.partial import Partial
+from lately.exact.queries import Query
+from lately.exact.stored import read_queries, write_queries
+
+_SUMS = ("sum", "avg", "variance", "stddev")
+_FAR = 2**62
+
+
+@storable(12)
+class Partials:
+    """The partial results of all queries at one moment. ``a | b`` and ``lt.merge([...])`` combine those of several sites.
+
+    >>> import lately as lt
+    >>> sites = [lt.Windows() for _ in range(2)]
+    >>> for site, values in zip(sites, ([1.0, 2.0], [6.0])):
+    ...     site.add("mean", lt.avg("x"), last="1m")
+    ...     site.update({"x": values}, 100)
+    >>> lt.merge([site.partials() for site in sites])["mean"]
+    Answer(3, 3 rows)
+    """
+
+    FAMILY: ClassVar[int]
+
+    def __init__(self, clock: Window, now: int | None, queries: Sequence[Query], parts: Sequence[Partial]) -> None:
+        self._clock, self._now = clock, now
+        self._queries = {query.name: query for query in queries}
+        self._parts = dict(zip(self._queries, parts, strict=True))
+
+    @property
+    def now(self) -> datetime | np.datetime64 | int | None:
+        """The moment at which the partials were taken."""
+        return None if self._now is None else instant_of(self._now, self._clock)
+
+    def __getitem__(self, name: str) -> Answer:
+        """The answer of one query over all that was combined."""
+        if name not in self._queries:
+            raise QueryError(f"there is no query named {name!r}; there are: {', '.join(self._queries) or 'none'}")
+        query, part = self._queries[name], self._parts[name]
+        if part.covered < 1:
+            return Answer(None, part.rows, part.missing, part.covered)
+        if query.condition is not None:
+            return _members(query, part)
+        numbers = part.rows - part.missing
+        value = numbers if query.aggregate.kind == "count" else query.aggregate.states.lower(part.state) if numbers else None
+        if value is not None and value != value:
+            value = None
+        if part.integer and isinstance(value, float) and abs(value) < 2**63:
+            value = int(value)
+        return Answer(value, part.rows, part.missing, part.covered)
+
+    def answers(self) -> Mapping[str, Answer]:
+        """The answers of all queries over all that was combined."""
+        return {name: self[name] for name in self._queries}
+
+    def __or__(self, other: Self) -> Self:
+        return self._merge([other])
+
+    def _merge(self, others: Sequence[Any]) -> Self:
+        merged = dict(self._parts)
+        for other in others:
+            self._must_agree(other)
+            merged = {name: _combined(query, merged[name], other._parts[name]) for name, query in self._queries.items()}
+        return type(self)(self._clock, self._now, list(self._queries.values()), list(merged.values()))
+
+    def _must_agree(self, other: Any) -> None:
+        if not isinstance(other, Partials):
+            raise MergeError(f"cannot combine Partials with {type(other).__name__}; give what Windows.partials() gave")
+        if other._clock != self._clock:
+            raise MergeError(f"cannot combine: ticks are {self._clock!r} in one and {other._clock!r} in another; build alike")
+        if other._now != self._now:
+            raise MergeError(
+                f"cannot combine what was seen at {self.now} with what was seen at {other.now}: windows end at different "
+                "times; advance() all sites to one time, then take their partials"
+            )
+        for name in self._queries.keys() | other._queries.keys():
+            one, two = self._queries.get(name), other._queries.get(name)
+            if one is None or two is None or not _alike(one, two):
+                asks = [None if query is None else query.text for query in (one, two)]
+                raise MergeError(f"cannot combine: the query {name!r} is {asks[0]} in one and {asks[1]} in another; add alike")
+            if not one.span.by_time:
+                raise MergeError(
+                    f"the query {name!r} has a window of arrivals: which of two sites' arrivals are the last overall is in "
+                    "neither; use a window of time, such as last='5m'"
+                )
+
+    # -- bytes ---------------------------------------------------------------------------------------------------------
+
+    def to_bytes(self) -> bytes:
+        """The states as bytes; ``lt.from_bytes`` reads them back. Aggregates of your own must have states of floats."""
+        return codec.to_bytes(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return codec.from_trusted_bytes, (self.to_bytes(),)
+
+    def _write(self, out: Writer) -> None:
+        out.u8(self._clock.kind == "time")
+        out.u64(self._clock.unit)
+        out.maybe(self._now)
+        write_queries(out, self._queries.values())
+        for query, part in zip(self._queries.values(), self._parts.values(), strict=True):
+            out.u64(part.rows)
+            out.u64(part.missing)
+            out.f64(part.covered)
+            out.u8(part.integer)
+            _write_state(out, query, part.state)
+
+    @classmethod
+    def _read(cls, source: Reader) -> Self:
+        clock = Window("time" if source.choice(0, 1) else "integer", 1, source.within(source.u64(), 1, 2**63 - 1))
+        now = source.maybe(-_FAR, _FAR)
+        queries = read_queries(source)
+        parts = []
+        for query in queries:
+            rows = source.within(source.u64(), 0, _FAR)
+            missing = source.within(source.u64(), 0, rows)
+            covered = source.f64()
+            source.check(0 <= covered <= 1, "a share that is none")
+            integer = bool(source.choice(0, 1))
+            parts.append(Partial(_read_state(source, query, rows - missing), rows, missing, covered, integer))
+        return cls(clock, now, queries, parts)
+
+
+def _alike(a: Query, b: Query) -> bool:
+    """Whether two sites ask the same: by definition, not by identity."""
+    return (a.text, a.aggregate.kind, a.aggregate.parameter, a.span, a.per, a.eps) == (
+        b.text,
+        b.aggregate.kind,
+        b.aggregate.parameter,
+        b.span,
+        b.per,
+        b.eps,
+    )
+
+
+def _combined(query: Query, a: Partial, b: Partial) -> Partial:
+    if query.condition is not None:
+        state = _together(query.aggregate.kind, a.state, b.state)
+    else:
+        state = query.aggregate.states.combine(a.state, b.state)
+    return Partial(state, a.rows + b.rows, a.missing + b.missing, min(a.covered, b.covered), a.integer and b.integer)
+
+
+def _together(kind: str, a: Mapping[Any, float], b: Mapping[Any, float]) -> dict[Any, float]:
+    """The aggregates of the substreams of two sites."""
+    both = dict(a)
+    for key, value in b.items():
+        if key not in both:
+            both[key] = value
+        elif kind in ("count", "sum"):
+            both[key] += value
+        else:
+            both[key] = max(both[key], value) if kind == "max" else min(both[key], value)
+    return both
+
+
+def _members(query: Query, part: Partial) -> Answer:
+    """The keys whose combined aggregate passes a filter, the largest first."""
+    assert query.condition is not None
+    low, high, sign = query.condition.low, query.condition.high, 1 if query.aggregate.kind == "min" else -1
+    passed = sorted(
+        ((key, value) for key, value in part.state.items() if low <= value <= high), key=lambda pair: sign * pair[1]
+    )
+    values = np.array([value for _, value in passed], np.int64 if query.aggregate.kind == "count" else np.float64)
+    return Answer(Answers(KeyValue, [[key for key, _ in passed], Estimates(values, values, values, 1.0)]), len(passed))
+
+
+def _write_state(out: Writer, query: Query, state: Any) -> None:
+    kind = query.aggregate.kind
+    if query.condition is not None:
+        keys = list(state)
+        order = np.argsort(hash_keys(keys)) if keys else np.empty(0, np.int64)
+        write_keys(out, [keys[i] for i in order.tolist()])
+        out.f64s(np.array([float(state[keys[i]]) for i in order.tolist()]))
+    elif kind in _SUMS:
+        out.u64(state.plus)
+        out.u64(state.minus)
+        _write_fraction(out, state.total)
+        _write_fraction(out, state.squares)
+    elif kind == "quantile":
+        out.f64s(state)
+    elif kind in ("first", "last"):
+        out.maybe(None if state is None else state.tick)
+        out.f64(0.0 if state is None else state.value)
+    elif kind in ("max", "min"):
+        out.u8(state is not None)
+        out.f64(0.0 if state is None else state)
+    elif kind != "count":
+        parts = state if isinstance(state, tuple) else (state,)
+        if not all(isinstance(part, int | float) for part in parts):
+            raise LatelyError(
+                f"the query {query.name!r} has the state {state!r}, which is no number; only numbers can be stored"
+            )
+        out.u8(isinstance(state, tuple))
+        out.f64s(np.array(parts, np.float64))
+
+
+def _read_state(source: Reader, query: Query, count: int) -> Any:
+    kind = query.aggregate.kind
+    if query.condition is not None:
+        keys, values = read_keys(source), source.f64s()
+        source.check(len(keys) == values.size and not np.isnan(values).any(), "not one number for each key")
+        fine = kind != "count" or bool(((values >= 0) & (values < _FAR) & (np.floor(values) == values)).all())
+        source.check(fine, "a count that is none")
+        return dict(zip(keys, values.tolist(), strict=True))
+    if kind == "count":
+        return count
+    if kind in _SUMS:
+        plus, minus = (source.within(source.u64(), 0, count) for _ in range(2))
+        return Moments(count, _read_fraction(source), _read_fraction(source), plus, minus)
+    if kind == "quantile":
+        values = source.f64s()
+        source.check(values.size == count and bool((np.diff(values) >= 0).all()) and not np.isnan(values).any(), "not sorted")
+        return values
+    if kind in ("first", "last"):
+        tick, value = source.maybe(-_FAR, _FAR), source.f64()
+        return None if tick is None else Seen(tick, value)
+    if kind in ("max", "min"):
+        known, value = source.choice(0, 1), source.f64()
+        return value if known else None
+    several, parts = source.choice(0, 1), source.f64s().tolist()
+    source.check(several == 1 or len(parts) == 1, "a state of too many parts")
+    return tuple(parts) if several else parts[0]
+
+
+def _write_fraction(out: Writer, value: Fraction) -> None:
+    """A whole number over a power of two."""
+    size = value.numerator.bit_length() // 8 + 1
+    out.varint(size)
+    out.raw(value.numerator.to_bytes(size, "little", signed=True))
+    out.varint(value.denominator.bit_length() - 1)
+
+
+def _read_fraction(source: Reader) -> Fraction:
+    numerator = int.from_bytes(source.raw(source.within(source.varint(), 0, 4096)), "little", signed=True)
+    return Fraction(numerator, 1 << source.within(source.varint(), 0, 4096))

@@ -1,0 +1,269 @@
+"""The newest arrivals of each of many substreams: a small ring for each, out of one slab.
+
+Arrivals of a substream are numbered from 1 on. Of each its tick is kept and, where arrivals have weights, the weight of all
+before it, as an unevaluated sum of two floats: with 106 digits, differences are right to the last digit of a float.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lately.core.columns import Ints
+from lately.core.jit import helper, kernel
+from lately.exact.column import Floats
+from lately.exact.slab import acquire, no_chunks, release
+
+NO_TICK = np.int64(-(2**63))
+_MANY = 2.0**50  # multiples that are told apart
+
+#: One over the finest grid; whatever weighs anything reaches a multiple of it.
+FINEST = 2.0**1000
+
+
+class _State(NamedTuple):
+    starts: Ints  # of each substream: its chunk's offset, or -1 for none
+    sizes: Ints  # the power of two of the chunk's size
+    begins: Ints  # the number before its oldest arrival that is kept
+    ends: Ints  # the number of its newest
+    heads: Ints
+    ticks: Ints  # the pool
+    weights: NDArray[np.float64]  # the weight of all before an arrival, in two parts, and its own; no rows if all weigh 1
+    totals: NDArray[np.float64]  # of each substream: the weight of all
+
+
+class RowsOf:
+    """The newest arrivals of every substream, ``most`` at the most."""
+
+    def __init__(self, *, weighted: bool, most: int = 2**62) -> None:
+        self.most = most
+        blank, pool = np.zeros(64, np.int64), np.zeros(256, np.int64)
+        weights, totals = np.zeros((256 if weighted else 0, 3)), np.zeros((64, 2))
+        self._state = _State(blank - 1, blank, blank.copy(), blank.copy(), no_chunks(), pool, weights, totals)
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes that it takes in memory."""
+        return sum(column.nbytes for column in self._state)
+
+    @property
+    def ends(self) -> Ints:
+        """How many arrivals each substream had in all."""
+        return self._state.ends
+
+    def push(self, ids: Ints, ticks: Ints, weights: Floats | None, oldest: int) -> None:
+        """Add arrivals in time order; those before ``oldest`` are no longer wanted."""
+        if not ids.size:
+            return
+        self._make_room(int(ids.max()))
+        done, given = 0, np.zeros(0) if weights is None else weights
+        while True:
+            done = _push(self._state, (ids, ticks, given), (oldest, self.most), done)
+            if done == ids.size:
+                return
+            state = self._state
+            self._state = state._replace(
+                ticks=np.concatenate([state.ticks, np.zeros_like(state.ticks)]),
+                weights=np.concatenate([state.weights, np.zeros_like(state.weights)]),
+            )
+
+    def forget(self, ids: Ints) -> None:
+        """Drop all of these substreams; they start anew."""
+        _forget(self._state, ids[ids < self._state.starts.size])
+
+    def values(self, ids: Ints, since: int) -> Floats:
+        """How many arrivals each of these had since a tick, or how much they weighed."""
+        values = np.zeros(ids.size)
+        _values(self._state, ids, since, values)
+        return values
+
+    def marks(self, ids: Ints, grid: int, back: int, *, sure: bool = False) -> Ints:
+        """The tick of the arrival with which the count, or weight, reached its newest multiple of 2**grid but ``back``.
+
+        ``NO_TICK`` where that is not kept any more, or never was. Where there are too many multiples to tell, it is the newest
+        arrival's, or none if it has to be sure.
+        """
+        ticks = np.empty(ids.size, np.int64)
+        _marks(self._state, ids, (2.0**-grid, back, sure), ticks)
+        return ticks
+
+    def rows(self, ids: Ints, since: int) -> tuple[Ints, Ints, Floats]:
+        """All that is kept of these substreams since a tick, one after the other: how many of each, when, how much."""
+        self._make_room(int(ids.max(initial=0)))
+        self._state.begins[ids] = np.maximum(self._state.begins[ids], self._state.ends[ids] - self.most)
+        most = int((self._state.ends[ids] - self._state.begins[ids]).sum())
+        counts, ticks, weights = np.zeros(ids.size, np.int64), np.empty(most, np.int64), np.ones(most)
+        _rows(self._state, ids, since, counts, ticks, weights)
+        return counts, ticks[: counts.sum()], weights[: counts.sum()]
+
+    def _make_room(self, largest: int) -> None:
+        more = max(largest + 1, 2 * self._state.starts.size) - self._state.starts.size
+        if largest >= self._state.starts.size:
+            starts, sizes, begins, ends, *pool, totals = self._state
+            blank = np.zeros(more, np.int64)
+            sizes, begins, ends = (np.concatenate([old, blank]) for old in (sizes, begins, ends))
+            totals = np.concatenate([totals, np.zeros((more, 2))])
+            self._state = _State._make((np.concatenate([starts, blank - 1]), sizes, begins, ends, *pool, totals))
+
+
+@helper
+def _slot(state: Any, owner: Any, number: Any) -> Any:
+    """Where an arrival of a substream is in the pool."""
+    return state[0][owner] + (number & ((1 << state[1][owner]) - 1))
+
+
+@kernel
+def _push(state: Any, rows: Any, limits: tuple[int, int], done: int) -> int:
+    """Add arrivals from the row ``done`` on; tell how far it came before the pool was full."""
+    starts, sizes, begins, ends, heads, ticks, weights, totals = state
+    ids, times, given = rows
+    oldest, most = limits
+    for i in range(done, ids.size):
+        owner = ids[i]
+        begins[owner] = max(begins[owner], ends[owner] + 1 - most)
+        while begins[owner] < ends[owner] and ticks[_slot(state, owner, begins[owner] + 1)] < oldest:
+            begins[owner] += 1
+        held, size = ends[owner] - begins[owner], sizes[owner]
+        if held == 1 << size:
+            size += 1
+        elif size > 2 and held << 3 < 1 << size:
+            size -= 2
+        if starts[owner] < 0 or size != sizes[owner]:
+            chunk = acquire(heads, size, ticks)
+            if chunk < 0:
+                return i
+            _move(state, owner, chunk, size)
+        ends[owner] += 1
+        slot = _slot(state, owner, ends[owner])
+        ticks[slot] = times[i]
+        if weights.shape[0]:
+            if held == 0:  # nothing to compare with: begin again at nothing, where digits are finest
+                totals[owner, 0], totals[owner, 1] = 0.0, 0.0
+            high, low = totals[owner, 0], totals[owner, 1]
+            weights[slot, 0], weights[slot, 1], weights[slot, 2] = high, low, given[i]
+            total = high + given[i]
+            part = total - high
+            low += (high - (total - part)) + (given[i] - part)
+            totals[owner, 0] = total + low
+            totals[owner, 1] = low - (totals[owner, 0] - total)
+    return int(ids.size)
+
+
+@helper
+def _move(state: Any, owner: Any, chunk: Any, size: Any) -> None:
+    """Move a substream's arrivals to another chunk."""
+    starts, sizes, begins, ends, heads, ticks, weights = state[:7]
+    if starts[owner] >= 0:
+        for number in range(begins[owner] + 1, ends[owner] + 1):
+            here, there = _slot(state, owner, number), chunk + (number & ((1 << size) - 1))
+            ticks[there] = ticks[here]
+            if weights.shape[0]:
+                for part in range(3):
+                    weights[there, part] = weights[here, part]
+        release(heads, sizes[owner], ticks, starts[owner])
+    starts[owner], sizes[owner] = chunk, size
+
+
+@kernel
+def _forget(state: Any, ids: Ints) -> None:
+    starts, sizes, begins, ends, heads, ticks = state[:6]
+    totals = state[7]
+    for owner in ids:
+        if starts[owner] >= 0:
+            release(heads, sizes[owner], ticks, starts[owner])
+        starts[owner], sizes[owner], begins[owner], ends[owner] = -1, 0, 0, 0
+        totals[owner, 0], totals[owner, 1] = 0.0, 0.0
+
+
+@kernel
+def _values(state: Any, ids: Ints, since: int, out: Floats) -> None:
+    begins, ends, ticks, weights, totals = state[2], state[3], state[5], state[6], state[7]
+    for i in range(ids.size):
+        owner = ids[i]
+        if owner >= begins.size:
+            continue
+        base, width = begins[owner], ends[owner] - begins[owner]
+        while width > 0:  # the last number before the window
+            half = (width + 1) >> 1
+            if ticks[_slot(state, owner, base + half)] < since:
+                base += half
+            width -= half
+        if base == ends[owner]:
+            continue
+        out[i] = ends[owner] - base
+        if weights.shape[0]:
+            slot = _slot(state, owner, base + 1)
+            high = totals[owner, 0] - weights[slot, 0]  # what this rounds off is in ``error``
+            part = high - totals[owner, 0]
+            error = (totals[owner, 0] - (high - part)) - (weights[slot, 0] + part)
+            out[i] = high + (error + (totals[owner, 1] - weights[slot, 1]))
+            if not out[i] > totals[owner, 0] / _MANY:  # too little, beside what came before, for the digits that there are
+                out[i] = _added_up(state, owner, base + 1)
+
+
+@helper
+def _added_up(state: Any, owner: Any, first: Any) -> Any:
+    """The weight of a substream's arrivals from a number on, one by one; what additions round off is added at the end."""
+    total, rest = 0.0, 0.0
+    for number in range(first, state[3][owner] + 1):
+        weight = state[6][_slot(state, owner, number), 2]
+        after = total + weight
+        part = after - total
+        rest += (total - (after - part)) + (weight - part)
+        total = after
+    return total + rest if total < np.inf else total
+
+
+@kernel
+def _marks(state: Any, ids: Ints, level: tuple[float, int, bool], out: Ints) -> None:
+    begins, ends, ticks, weights, totals = state[2], state[3], state[5], state[6], state[7]
+    scale, back, sure = level
+    for i in range(ids.size):
+        owner = ids[i]
+        out[i] = NO_TICK
+        if owner >= begins.size or ends[owner] == begins[owner]:
+            continue
+        if not weights.shape[0]:
+            grid = np.int64(1.0 / scale)
+            number = (ends[owner] // grid - back) * grid
+            if number > begins[owner]:
+                out[i] = ticks[_slot(state, owner, number)]
+            continue
+        multiples = totals[owner, 0] * scale
+        if scale >= FINEST or not multiples < _MANY:  # more than can be told apart: any arrival may be it, none is for sure
+            out[i] = NO_TICK if sure else ticks[_slot(state, owner, ends[owner])]
+            continue
+        newest = np.floor(multiples)
+        if newest == multiples and totals[owner, 1] < 0:
+            newest -= 1.0
+        out[i] = _reached(state, owner, (newest - back) / scale)
+
+
+@helper
+def _reached(state: Any, owner: Any, weight: Any) -> Any:
+    """The tick of the arrival with which a substream's weight reached this much."""
+    begins, ends, ticks, weights = state[2], state[3], state[5], state[6]
+    base, width = begins[owner], ends[owner] - begins[owner]
+    while width > 0:  # the last arrival before which it was less
+        half = (width + 1) >> 1
+        slot = _slot(state, owner, base + half)
+        if weights[slot, 0] < weight or (weights[slot, 0] == weight and weights[slot, 1] < 0):
+            base += half
+        width -= half
+    return ticks[_slot(state, owner, base)] if weight > 0 and base > begins[owner] else NO_TICK
+
+
+@kernel
+def _rows(state: Any, ids: Ints, since: int, counts: Ints, times: Ints, given: Floats) -> None:
+    begins, ends, ticks, weights = state[2], state[3], state[5], state[6]
+    at = 0
+    for i in range(ids.size):
+        owner = ids[i]
+        for number in range(begins[owner] + 1, ends[owner] + 1):
+            slot = _slot(state, owner, number)
+            if ticks[slot] >= since:
+                times[at] = ticks[slot]
+                if weights.shape[0]:
+                    given[at] = weights[slot, 2]
+                counts[i] += 1
+                at += 1

@@ -1,0 +1,91 @@
+"""R-INT: running sums, so that any window's sum is the difference of two (SHARE, section 3.2).
+
+An update and a lookup cost the same whatever the windows are. The sums are exact (``fixed_point.py``), so a stream may
+run for ever and values of any magnitude may pass through.
+"""
+
+import numpy as np
+
+from lately.core.columns import Ints
+from lately.exact.column import Column, Floats, Index
+from lately.exact.fixed_point import SMALLEST, Words, differences, exact_difference, run, run_squares, spread
+
+_APART = 64
+_PATIENCE = 4  # rings after which the digits of the values are looked at again, in case fewer words will do
+
+
+class Running(Index):
+    """Running sums of a column, and of its squares if wanted: 16 bytes a position, more where magnitudes differ wildly."""
+
+    def __init__(self, *, squares: bool = False) -> None:
+        self.words: Words = np.zeros((1, 2), np.uint64)
+        self.squares: Words | None = np.zeros((1, 2), np.uint64) if squares else None
+        self.unit = 0  # sums are whole numbers of 2**unit, sums of squares of 2**(2 * unit)
+        self._high = self._taken = 0
+        self._crowded = False  # whether a value came that had no place
+
+    @property
+    def nbytes(self) -> int:
+        return self.words.nbytes + (0 if self.squares is None else self.squares.nbytes)
+
+    def lay(self, column: Column) -> None:
+        size = column.values.size
+        low, high = spread(column.slice(column.first, column.end).view(np.uint64))
+        if low > high:  # nothing but zeros
+            low = high = 0
+        power = 1 if self.squares is None else 2
+        carries = size.bit_length() + 2  # room for as many values as the ring holds, and a sign
+        widest = _words(power * (high - low) + carries)
+        # What is left over goes above, where sums of one word are read fastest; but once a value had no place below, half.
+        spare = (64 * widest - carries) // power - (high - low)
+        self.unit = max(low - spare // 2 * self._crowded, SMALLEST)
+        self._high = self.unit + (64 * widest - carries) // power
+        self._taken = 0
+        self.words = np.zeros((size, _words(self._high - self.unit + carries)), np.uint64)
+        if self.squares is not None:
+            self.squares = np.zeros((size, widest), np.uint64)
+        self._run(column, column.first)
+
+    def extend(self, column: Column, start: int) -> None:
+        count = column.end - start
+        self._taken += count
+        bits = column.values.view(np.uint64)
+        head = bits[start & (bits.size - 1) :][:count]
+        crowded = self.words.shape[1] > 2 and self._taken > _PATIENCE * bits.size
+        for low, high in (spread(head), spread(bits[: count - head.size])):
+            crowded |= low <= high and (low < self.unit or high > self._high)
+        if crowded:
+            self._crowded = True
+            self.lay(column)
+        else:
+            self._run(column, start)
+
+    def lookup(self, lefts: Ints, rights: Ints) -> Floats:
+        """The sums over ``lefts[i]..rights[i]`` (which is not in it), each the exact one rounded once."""
+        sums = np.empty(lefts.size)
+        differences(self.words, lefts, rights, self.unit, sums)
+        return sums
+
+    def averages(self, lefts: Ints, rights: Ints, counts: Ints) -> Floats:
+        """The sums over the counts, also where a sum is more than a float holds."""
+        averages = self.lookup(lefts, rights) / np.maximum(counts, 1)
+        if np.isinf(averages).any():
+            sums = np.empty(lefts.size)
+            differences(self.words, lefts, rights, self.unit - _APART, sums)
+            averages = np.where(np.isinf(averages), np.ldexp(sums / np.maximum(counts, 1), _APART), averages)
+        return averages
+
+    def exact(self, left: int, right: int) -> tuple[int, int]:
+        """One such sum as a whole number of 2**unit, and that of the squares (or 0) as one of 2**(2 * unit)."""
+        squares = 0 if self.squares is None else exact_difference(self.squares, left, right)
+        return exact_difference(self.words, left, right), squares
+
+    def _run(self, column: Column, start: int) -> None:
+        bits = column.values.view(np.uint64)
+        run(bits, start, column.end, self.unit, self.words)
+        if self.squares is not None:
+            run_squares(bits, start, column.end, self.unit, self.squares)
+
+
+def _words(digits: int) -> int:
+    return max(2, -(-digits // 64))

@@ -1,0 +1,40 @@
+"""Chunks of a power of two entries out of one pool, and back: many small arrays that grow and shrink.
+
+heads[c]        the first free chunk of 2**c entries, or -1; each free chunk holds the offset of the next in its first entry
+heads[TOP]      where the pool has not been used yet
+"""
+
+from typing import Any
+
+import numpy as np
+
+from lately.core.columns import Ints
+from lately.core.jit import helper
+
+TOP = 48
+
+
+def no_chunks() -> Ints:
+    """The heads of an empty pool."""
+    heads = np.full(TOP + 1, -1, np.int64)
+    heads[TOP] = 0
+    return heads
+
+
+@helper
+def acquire(heads: Ints, size: Any, links: Ints) -> Any:
+    """The offset of a chunk of 2**size entries, or -1 if the pool has no room."""
+    offset = heads[size]
+    if offset >= 0:
+        heads[size] = links[offset]
+    elif heads[TOP] + (1 << size) <= links.size:
+        offset = heads[TOP]
+        heads[TOP] += 1 << size
+    return offset
+
+
+@helper
+def release(heads: Ints, size: Any, links: Ints, offset: Any) -> None:
+    """Give a chunk back."""
+    links[offset] = heads[size]
+    heads[size] = offset

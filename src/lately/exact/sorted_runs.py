@@ -1,0 +1,252 @@
+"""B-INT-QNT: every base interval as a sorted run; any quantile of any window from a few of them (SHARE, section 3.3).
+
+Runs start at 16 values; what sticks out of a window at either end is sorted when it is looked up. Level l lies in the ring
+``runs[l - 4]``, the run of the base interval number i at slot ``i << l``. An update costs log₂ N merging steps, a
+lookup narrows all runs at once around a few well chosen pivots. Missing values sort behind everything.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lately.core.columns import Ints
+from lately.core.jit import helper, kernel
+from lately.exact.column import Column, Floats, Index
+
+_FINEST = 4
+_FEW = 48  # values that are sorted rather than narrowed further
+
+Runs = NDArray[np.float64]
+
+
+class SortedRuns(Index):
+    """The sorted values of every complete base interval: log₂ N values a position."""
+
+    def __init__(self) -> None:
+        self._runs: Runs = np.zeros((0, 1))
+
+    @property
+    def nbytes(self) -> int:
+        return self._runs.nbytes
+
+    def lay(self, column: Column) -> None:
+        size = column.values.size
+        self._runs = np.zeros((max(size.bit_length() - 1 - _FINEST, 1), size))
+        self.extend(column, column.first)
+
+    def extend(self, column: Column, start: int) -> None:
+        _sort(column.values, self._runs, start, column.end)
+
+    def lookup(self, column: Column, lefts: Ints, rights: Ints, ranks: Ints) -> Floats:
+        """The values of rank ``ranks[i]``, from 0 on, at ``lefts[i]..rights[i]``; NaN where the rank is negative."""
+        found = np.full(lefts.size, np.nan)
+        _select(column.values, self._runs, lefts, rights, ranks, found)
+        return found
+
+
+@helper
+def _before(a: Any, b: Any) -> Any:
+    """Whether a sorts before b, or as well; NaN comes last."""
+    return a <= b or b != b
+
+
+@kernel
+def _sort(values: Floats, runs: Runs, start: int, end: int) -> None:
+    """Sort the base intervals that end in ``start..end``: the finest by insertion, the others by merging two."""
+    mask = values.size - 1
+    width = 1 << _FINEST
+    for i in range(start >> _FINEST, end >> _FINEST):
+        at = (i << _FINEST) & mask
+        run = runs[0, at : at + width]
+        for j in range(width):
+            value = values[at + j]
+            k = j
+            while k > 0 and not _before(run[k - 1], value):
+                run[k] = run[k - 1]
+                k -= 1
+            run[k] = value
+    for level in range(1, runs.shape[0]):
+        shift = level + _FINEST
+        half = 1 << (shift - 1)
+        for i in range(start >> shift, end >> shift):
+            at = (i << shift) & mask
+            _merge(runs[level - 1, at : at + half], runs[level - 1, at + half : at + 2 * half], runs[level, at : at + 2 * half])
+
+
+@helper
+def _merge(a: Floats, b: Floats, out: Floats) -> None:
+    i, j = 0, 0
+    for k in range(out.size):
+        if j == b.size or (i < a.size and _before(a[i], b[j])):
+            out[k] = a[i]
+            i += 1
+        else:
+            out[k] = b[j]
+            j += 1
+
+
+@kernel
+def _select(values: Floats, runs: Runs, lefts: Ints, rights: Ints, ranks: Ints, out: Floats) -> None:
+    most = 2 * runs.shape[0] + 2
+    flat = runs.reshape(runs.size)
+    bounds = np.empty((3, most), np.int64)  # of each run: where what is left of it begins and ends, and a cut between
+    ends = np.empty(2 << _FINEST)  # what sticks out at either end of the window
+    few = np.empty(_FEW + (2 << _FINEST))
+    for i in range(lefts.size):
+        if ranks[i] < 0:
+            continue
+        count, loose = _decompose(values, runs, (lefts[i], rights[i]), bounds, ends)
+        out[i] = _nth(flat, bounds[:, :count], ends[:loose], ranks[i], few)
+
+
+@helper
+def _decompose(values: Floats, runs: Runs, window: Any, bounds: Ints, ends: Floats) -> tuple[int, int]:
+    """The runs that make up a window, and how many values at its ends are in none."""
+    left, right = window
+    mask = values.size - 1
+    count, loose = 0, 0
+    inner_left = (left + (1 << _FINEST) - 1) >> _FINEST
+    inner_right = right >> _FINEST
+    if inner_left > inner_right:  # within one finest interval
+        inner_left = inner_right
+        for position in range(left, right):
+            ends[loose] = values[position & mask]
+            loose += 1
+    else:
+        for position in range(left, inner_left << _FINEST):
+            ends[loose] = values[position & mask]
+            loose += 1
+        for position in range(inner_right << _FINEST, right):
+            ends[loose] = values[position & mask]
+            loose += 1
+    level = 0
+    a, b = inner_left, inner_right
+    while a < b:
+        shift = level + _FINEST
+        if a & 1:
+            at = level * values.size + ((a << shift) & mask)
+            bounds[0, count], bounds[1, count] = at, at + (1 << shift)
+            count += 1
+            a += 1
+        if b & 1:
+            b -= 1
+            at = level * values.size + ((b << shift) & mask)
+            bounds[0, count], bounds[1, count] = at, at + (1 << shift)
+            count += 1
+        a >>= 1
+        b >>= 1
+        level += 1
+    return count, loose
+
+
+@helper
+def _nth(flat: Floats, bounds: Ints, ends: Floats, rank: Any, few: Floats) -> Any:
+    """The value of a rank among sorted runs and some loose values."""
+    starts, stops, cuts = bounds[0], bounds[1], bounds[2]
+    held = 0  # loose values that may still be it
+    for i in range(ends.size):
+        few[held] = ends[i]
+        held += 1
+    left = held
+    for i in range(starts.size):
+        left += stops[i] - starts[i]
+    turn = 0
+    while left - held > _FEW:
+        largest = 0
+        for i in range(1, starts.size):
+            if stops[i] - starts[i] > stops[largest] - starts[largest]:
+                largest = i
+        width = stops[largest] - starts[largest]
+        # Aim a little below the rank, then a little above: what is left lies between the two.
+        aim = width * (rank + 0.5) / left
+        slack = 1.2 * np.sqrt(min(aim, width - aim) + 1.0) if turn < 12 else 0.0
+        if turn >= 12:
+            aim = width / 2
+        place = np.int64(aim - slack) if turn & 1 == 0 else np.int64(aim + slack)
+        pivot = flat[starts[largest] + min(max(place, 0), width - 1)]
+        below = 0
+        for i in range(starts.size):
+            cuts[i] = _lower_bound(flat, starts[i], stops[i], pivot)
+            below += cuts[i] - starts[i]
+        for i in range(held):
+            below += _less(few[i], pivot)
+        if rank < below:
+            for i in range(starts.size):
+                stops[i] = cuts[i]
+            held = _keep_below(few, held, pivot)
+            left = below
+        else:
+            not_above = 0
+            for i in range(starts.size):
+                cuts[i], starts[i] = _upper_bound(flat, cuts[i], stops[i], pivot), cuts[i]
+                not_above += cuts[i] - starts[i]
+            for i in range(held):
+                not_above += few[i] == pivot
+            if rank < below + not_above:
+                return pivot
+            rank -= below + not_above
+            for i in range(starts.size):
+                starts[i] = cuts[i]
+            held = _keep_above(few, held, pivot)
+            left -= below + not_above
+        turn += 1
+    for i in range(starts.size):
+        for at in range(starts[i], stops[i]):
+            few[held] = flat[at]
+            held += 1
+    few[:held].sort()
+    return few[rank]
+
+
+@helper
+def _less(value: Any, pivot: Any) -> Any:
+    """Whether a value sorts before a pivot; NaN comes last."""
+    return value < pivot or (pivot != pivot and value == value)
+
+
+@helper
+def _lower_bound(flat: Floats, start: Any, stop: Any, pivot: Any) -> Any:
+    """Where the first value lies that is not below the pivot."""
+    base, width = start, stop - start
+    while width > 0:
+        half = (width + 1) >> 1
+        base += half if _less(flat[base + half - 1], pivot) else 0  # no branch: every other guess would be wrong
+        width -= half
+    return base
+
+
+@helper
+def _upper_bound(flat: Floats, start: Any, stop: Any, pivot: Any) -> Any:
+    """Where the first value lies that is above the pivot; mostly it is not far from the start."""
+    base = start
+    step = 1
+    while base + step <= stop and flat[base + step - 1] == pivot:
+        base += step
+        step *= 2
+    width = min(step - 1, stop - base)
+    while width > 0:
+        half = (width + 1) >> 1
+        base += half if flat[base + half - 1] == pivot else 0
+        width -= half
+    return base
+
+
+@helper
+def _keep_below(few: Floats, held: Any, pivot: Any) -> Any:
+    kept = 0
+    for i in range(held):
+        if _less(few[i], pivot):
+            few[kept] = few[i]
+            kept += 1
+    return kept
+
+
+@helper
+def _keep_above(few: Floats, held: Any, pivot: Any) -> Any:
+    kept = 0
+    for i in range(held):
+        if not _before(few[i], pivot):
+            few[kept] = few[i]
+            kept += 1
+    return kept

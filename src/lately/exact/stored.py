@@ -1,0 +1,179 @@
+"""Windows as bytes and back. docs/format.md is its table.
+
+What is stored is what came (ticks, the values of each column, the arrivals of each substream) and what was asked for. All
+indexes follow from that and are laid anew.
+"""
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from lately.core.codec import Reader, Writer
+from lately.core.columns import Ints
+from lately.core.errors import FormatError, LatelyError
+from lately.core.stored_keys import column_of, read_keys, write_keys
+from lately.exact.aggregates import Condition, stored
+from lately.exact.collective import Collective
+from lately.exact.column import Column, Floats
+from lately.exact.filters import Filters, Shared
+from lately.exact.queries import Query, Span, query_of
+from lately.exact.ring import Ring
+
+_FAR = 2**62
+
+
+def write_queries(out: Writer, queries: Iterable[Query]) -> None:
+    """Write what was asked for."""
+    asked = list(queries)
+    out.varint(len(asked))
+    for query in asked:
+        aggregate, span = query.aggregate, query.span
+        for text in (query.name, aggregate.kind, aggregate.column or "", query.using or "", query.per or ""):
+            out.text(text)
+        out.u8(aggregate.parameter is not None)
+        out.f64(aggregate.parameter or 0.0)
+        out.u8(span.by_time)
+        out.u64(span.older)
+        out.maybe(span.newer)
+        if query.condition is not None:
+            out.text(query.condition.text)
+            out.f64(query.condition.low)
+            out.f64(query.condition.high)
+            out.f64(query.eps or 0.0)
+
+
+def read_queries(source: Reader) -> list[Query]:
+    """Read what ``write_queries`` wrote."""
+    queries: list[Query] = []
+    for _ in range(source.varint()):
+        name, kind, column, using, per = (source.text() for _ in range(5))
+        known, parameter = source.choice(0, 1), source.f64()
+        span = Span(bool(source.choice(0, 1)), source.within(source.u64(), 1, 2**40), source.maybe(1, 2**40))
+        source.check(span.newer is None or span.newer < span.older, "a window of nothing")
+        aggregate = stored(kind, column or None, parameter if known else None)
+        if aggregate is None:
+            raise FormatError(f"the query {name!r} asks for {kind!r}; define it with lt.aggregate({kind!r}, …) before reading")
+        source.check(_sensible(kind, column, known, parameter), f"an aggregate {kind!r} of {column!r} with {parameter}")
+        source.check(name not in {query.name for query in queries}, "two queries of one name")
+        what: Any = aggregate
+        options: dict[str, Any] = {"using": using or None}
+        if per:
+            text, low, high, eps = source.text(), source.f64(), source.f64(), source.f64()
+            source.check(low <= high or (low, high) == (math.inf, -math.inf), "a condition that holds nothing")
+            what = Condition(aggregate, low, high, text)
+            options |= {"per": per, "exact": eps == 0, "eps": eps or None}
+        try:
+            queries.append(query_of(name, what, span, **options))
+        except LatelyError as error:
+            raise FormatError(f"not a query that lately wrote: {error}") from error
+    return queries
+
+
+def _sensible(kind: str, column: str, known: int, parameter: float) -> bool:
+    """Whether an aggregate has the column and the parameter that its kind takes."""
+    if kind == "quantile":
+        return bool(column) and known == 1 and 0 <= parameter <= 1
+    if kind in ("variance", "stddev"):
+        return bool(column) and known == 1 and parameter in (0, 1)
+    return (bool(column) or kind == "count") and known == 0 and parameter == 0
+
+
+def write_ring(out: Writer, ring: Ring, now: int | None) -> None:
+    """Write the entries of a ring: ticks as ages, whole numbers packed."""
+    out.u64(ring.first)
+    out.maybe(ring.lost)
+    entries = ring.slice(ring.first, ring.end)
+    if not isinstance(ring, Column):
+        out.integers((now or 0) - entries)
+        return
+    out.u8(ring.integer)
+    whole = bool(((np.abs(entries) <= 2**53) & ~(np.signbit(entries) & (entries == 0))).all())
+    whole = whole and bool((np.floor(entries) == entries).all())
+    out.u8(whole)
+    if whole:
+        out.integers(entries)
+    else:
+        out.f64s(entries)
+
+
+def read_ticks(source: Reader, end: int, now: int | None) -> Ring:
+    """The ring of ticks that ends at a position."""
+    first = source.within(source.u64(), 0, end)
+    ring = Ring(np.int64, first, source.maybe(-_FAR, _FAR))
+    ages = source.integers(0, 2**63 - 1)
+    source.check(
+        ages.size == end - first and bool((np.diff(ages) <= 0).all()), "ticks that are too many, too few or not in order"
+    )
+    source.check(ages.size == 0 or (now is not None and int(ages[0]) <= 2**62 + now), "a tick too long ago")
+    ring.append((now or 0) - ages, first)
+    return ring
+
+
+def read_column(source: Reader, ticks: Ring) -> tuple[Column, Floats]:
+    """A column that ends where the ticks do, and its values, which are yet to be put in."""
+    first = source.within(source.u64(), ticks.first, ticks.end)
+    column = Column(first, source.maybe(-_FAR, _FAR))
+    column.integer = bool(source.choice(0, 1))
+    values = source.integers(-(2**53), 2**53).astype(np.float64) if source.choice(0, 1) else source.f64s()
+    source.check(values.size == ticks.end - first, "values that are too many or too few")
+    return column, values
+
+
+def write_filters(out: Writer, filters: Filters, now: int | None) -> None:
+    """Write what the filters keep: the substreams seen lately, in the order of their keys' hashes, and theirs of each index."""
+    for substreams, shared in filters.in_order():
+        oldest = (now or 0) - max(index.longest for index in shared)
+        ids = substreams.by_hash(oldest)
+        write_keys(out, substreams.names(ids))
+        out.integers((now or 0) - substreams.last[ids])
+        for index in shared:
+            out.maybe(index.lost)
+            if isinstance(index.index, Collective):
+                index.index.write(out, ids, now or 0)
+            else:
+                _write_maxima(out, index, ids, now or 0)
+
+
+def read_filters(source: Reader, filters: Filters, now: int | None) -> None:
+    """Read what ``write_filters`` wrote, into filters that are asked the same."""
+    for substreams, shared in filters.in_order():
+        longest = max(index.longest for index in shared)
+        names = read_keys(source)
+        last = (now or 0) - source.integers(0, longest)
+        source.check(last.size == len(names) and (now is not None or not names), "not one tick for each key")
+        source.fits(1000 * len(names) * (1 + len(shared)))
+        ids = substreams.take(column_of(names), last) if names else np.empty(0, np.int64)
+        source.check(np.unique(ids).size == ids.size, "a key twice")
+        for index in shared:
+            index.lost = source.maybe(-_FAR, _FAR)
+            if isinstance(index.index, Collective):
+                index.index.read(source, ids, now or 0, substreams.last)
+            else:
+                _read_maxima(source, index, ids, now or 0)
+
+
+def _write_maxima(out: Writer, shared: Shared, ids: Ints, now: int) -> None:
+    assert not isinstance(shared.index, Collective)
+    owners, ticks, values = shared.index.rows()
+    places = np.full(int(max(ids.max(initial=0), owners.max(initial=0))) + 1, -1)
+    places[ids] = np.arange(ids.size)
+    kept = np.flatnonzero((ticks >= now - shared.longest) & (places[owners] >= 0))
+    kept = kept[np.lexsort((places[owners[kept]], ticks[kept]))]
+    out.integers(places[owners[kept]])
+    out.integers(now - ticks[kept])
+    out.f64s(values[kept])
+
+
+def _read_maxima(source: Reader, shared: Shared, ids: Ints, now: int) -> None:
+    assert not isinstance(shared.index, Collective)
+    places = source.integers(0, max(ids.size - 1, 0))
+    ticks = now - source.integers(0, shared.longest)
+    values = source.f64s()
+    source.check(places.size == ticks.size == values.size, "columns of different lengths")
+    source.check(bool((np.diff(ticks) >= 0).all()) and not np.isnan(values).any(), "entries are out of order")
+    source.check(ids.size > 0 or not places.size, "a maximum of no key")
+    if places.size:
+        shared.index.update(ids[places], ticks, values)
+        shared.index.expire(now - shared.longest)

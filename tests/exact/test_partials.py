@@ -1,0 +1,147 @@
+"""Partial results of several sites, combined: the answers that one Windows over all of them gives."""
+
+import pickle
+
+import exact_cases
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import lately as lt
+
+rows = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 200), st.integers(0, 2)), min_size=1, max_size=80)
+
+
+def _sites(stream, build=exact_cases.filters, number=3):
+    """The whole stream in one, and dealt out to sites that all know what time it is."""
+    stream = sorted(stream)
+    whole, sites = build(), [build() for _ in range(number)]
+    for w, mine in ((whole, stream), *((site, [row for row in stream if row[2] == i]) for i, site in enumerate(sites))):
+        if mine:
+            exact_cases.feed(w, [number for _, number, _ in mine], [tick for tick, _, _ in mine])
+        w.advance(stream[-1][0] + 5)
+    return whole, sites
+
+
+def _tables(answers):
+    return [
+        (name, sorted((row.key, row.value.value) for row in a.value) if isinstance(a.value, lt.Answers) else a.value)
+        for name, a in answers.items()
+    ]
+
+
+@given(stream=rows)
+def test_partials_of_sites_combine_to_the_answers_of_all(stream):
+    whole, sites = _sites(stream)
+    combined = lt.merge([site.partials() for site in sites])
+    expected, found = dict(_tables(whole.answers())), dict(_tables(combined.answers()))
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        assert found[name] == (pytest.approx(value, rel=1e-15) if isinstance(value, float) else value), name
+    assert [a.rows for n, a in combined.answers().items() if n == "rows"] == [whole["rows"].rows]
+
+
+@given(stream=rows)
+def test_order_and_grouping_do_not_matter_and_inputs_stay(stream):
+    a, b, c = (site.partials() for site in _sites(stream)[1])
+    before = a.to_bytes(), b.to_bytes(), c.to_bytes()
+    ways = [(a | b) | c, a | (b | c), c | b | a, lt.merge([b, c, a])]
+    assert len({way.to_bytes() for way in ways}) == 1
+    assert (a.to_bytes(), b.to_bytes(), c.to_bytes()) == before
+
+
+@given(stream=rows)
+def test_bytes_and_pickle_bring_back_the_same(stream):
+    part = _sites(stream)[1][0].partials()
+    for twin in (lt.from_bytes(part.to_bytes()), pickle.loads(pickle.dumps(part))):
+        assert twin.to_bytes() == part.to_bytes()
+        assert _tables(twin.answers()) == _tables(part.answers())
+
+
+def test_every_aggregate_combines():
+    product = lt.aggregate("product", lift=lambda x: x, combine=lambda a, b: a * b, lower=lambda s: s, identity=1.0)
+    aggregates = {
+        "count": lt.count("x"), "sum": lt.sum_("x"), "avg": lt.avg("x"), "min": lt.min_("x"), "max": lt.max_("x"),
+        "variance": lt.variance("x"), "stddev": lt.stddev("x", ddof=0), "first": lt.first("x"), "last": lt.last("x"),
+        "quantile": lt.quantile("x", 0.7), "product": product("x"),
+    }  # fmt: skip
+    whole, *sites = (lt.Windows(tick=1) for _ in range(3))
+    for w in (whole, *sites):
+        for name, what in aggregates.items():
+            w.add(name, what, last=10)
+    values = [0.1, 5.0, float("nan"), 2.0, 0.2, 8.0]
+    whole.update({"x": values}, range(6))
+    for i, site in enumerate(sites):
+        site.update({"x": values[i::2]}, range(6)[i::2])
+        site.advance(5)
+    combined = lt.merge([site.partials() for site in sites])
+    for name in aggregates:
+        assert combined[name].value == pytest.approx(whole[name].value, rel=1e-15)
+        assert (combined[name].rows, combined[name].missing) == (6, 1)
+    assert lt.from_bytes(combined.to_bytes())["product"].value == pytest.approx(8 * 2 * 5 * 0.02, rel=1e-15)
+
+
+def test_infinities_and_nothing_combine_as_in_one_window():
+    sites = [lt.Windows(tick=1) for _ in range(3)]
+    for site, values in zip(sites, ([1.0, np.inf], [-np.inf], None), strict=True):
+        site.add("sum", lt.sum_("x"), last=10)
+        if values:
+            site.update({"x": values}, 3)
+        site.advance(3)
+    one, two, none = (site.partials() for site in sites)
+    assert (one | none)["sum"].value == np.inf
+    assert (two | none)["sum"].value == -np.inf
+    assert (one | two)["sum"].value is None  # not a number, as in any sum of both
+    assert none["sum"].value is None
+
+
+def test_what_is_covered_least_decides():
+    early, late = lt.Windows(tick=1), lt.Windows(tick=1)
+    early.add("sum", lt.sum_("x"), last=10)
+    for w in (early, late):
+        w.update({"x": [1, 2]}, [0, 5])
+    late.add("sum", lt.sum_("x"), last=10)
+    both = early.partials() | late.partials()
+    assert both["sum"].value is None
+    assert both["sum"].covered == late["sum"].covered < 1
+
+
+def _site(now=10, tick=1, **query):
+    w = lt.Windows(tick=tick)
+    w.add("q", **({"what": lt.sum_("x"), "last": 5} | query))
+    w.update({"x": [1.0], "key": ["a"]}, now)
+    return w
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        (lambda: _site(now=11).partials(), "seen at 10 with what was seen at 11.*advance"),
+        (lambda: _site(last=6).partials(), "the query 'q'"),
+        (lambda: _site(what=lt.avg("x")).partials(), r"sum_\('x'\) in one and avg\('x'\) in another"),
+        (lambda: lt.Windows(tick=1).partials(), "seen at"),
+        (lambda: lt.CountMin(eps=0.1, delta=0.1), "Partials with CountMin"),
+    ],
+)
+def test_what_cannot_be_combined_is_refused_with_the_reason(other, message):
+    with pytest.raises(lt.MergeError, match=message):
+        _site().partials() | other()
+
+
+def test_windows_of_arrivals_and_guesses_cannot_be_combined():
+    last = _site(last=lt.arrivals(3)).partials()
+    with pytest.raises(lt.MergeError, match=r"window of arrivals.*use a window of time"):
+        last | last
+    with pytest.raises(lt.QueryError, match=r"approximate.*exact=True"):
+        _site(what=lt.count() > 20, per="key", exact=False).partials()
+    with pytest.raises(lt.QueryError, match="no query named 'z'"):
+        last["z"]
+
+
+def test_states_that_are_no_numbers_combine_but_are_not_stored():
+    names = lt.aggregate("names", lift=lambda x: f"{x} ", combine=lambda a, b: a + b, lower=lambda s: s, identity="")
+    part = _site(what=names("x")).partials()
+    assert (part | part)["q"].value == "1.0 1.0 "
+    with pytest.raises(lt.LatelyError, match=r"'q' has the state '1.0 '"):
+        part.to_bytes()

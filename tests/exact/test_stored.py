@@ -1,0 +1,78 @@
+"""Windows that were stored go on where they were."""
+
+import exact_cases
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import lately as lt
+from lately.exact import aggregates
+
+batches = st.lists(
+    st.lists(st.tuples(st.integers(0, 40), st.integers(0, 200)), min_size=1, max_size=30), min_size=2, max_size=8
+)
+
+
+@pytest.mark.parametrize("build", [*exact_cases.BUILDS.values(), lambda: exact_cases.windows(lateness=15)])
+@given(stream=batches, cut=st.integers(0, 7))
+def test_what_was_stored_goes_on_as_if_nothing_had_happened(build, stream, cut):
+    straight, stored, now = build(), build(), 0
+    for i, batch in enumerate(stream):
+        if i == cut:
+            stored = lt.from_bytes(stored.to_bytes())
+        batch = [(now + tick, number) for tick, number in sorted(batch)]
+        for w in (straight, stored):
+            exact_cases.feed(w, [number for _, number in batch], [tick for tick, _ in batch])
+        now = batch[-1][0]
+        assert exact_cases.ask(stored) == exact_cases.ask(straight)
+    assert stored.late == straight.late
+    assert stored.queries == straight.queries
+
+
+def test_queries_added_before_and_after_storing_know_what_they_have_seen():
+    w = lt.Windows(tick=1)
+    w.add("short", lt.sum_("x"), last=5)
+    w.update({"x": [1.0, 2.0, 4.0], "y": [1, 2, 3]}, [0, 10, 12])
+    w.add("long", lt.sum_("x"), last=20)
+    w.add("other", lt.max_("y"), last=5)
+    twin = lt.from_bytes(w.to_bytes())
+    for each in (w, twin):
+        each.add("newest", lt.count(), last=100)
+        each.update({"x": [8.0], "y": [3]}, 14)
+    assert [(n, a.value, a.covered) for n, a in twin.answers().items()] == [
+        (n, a.value, a.covered) for n, a in w.answers().items()
+    ]
+    assert (twin["short"].value, twin["long"].value, twin["other"].value) == (14.0, None, None)
+
+
+def test_aggregates_of_users_are_found_by_name_and_missed_by_name(monkeypatch):
+    monkeypatch.setattr(aggregates, "_DEFINED", {})
+    double = lt.aggregate("double", lift=lambda x: 2 * x, combine=lambda a, b: a + b, lower=lambda s: s, identity=0.0)
+    w = lt.Windows(tick=1)
+    w.add("twice", double("x"), last=5)
+    w.update({"x": [1.5, 2.0]}, [0, 1])
+    blob = w.to_bytes()
+    assert lt.from_bytes(blob)["twice"].value == 7.0
+    aggregates._DEFINED.clear()
+    with pytest.raises(lt.FormatError, match=r"'twice' asks for 'double'; define it with lt.aggregate\('double'"):
+        lt.from_bytes(blob)
+
+
+def test_a_users_aggregate_that_fails_on_stored_values_is_a_format_error(monkeypatch):
+    monkeypatch.setattr(aggregates, "_DEFINED", {})
+    options = {"combine": lambda a, b: a | b, "lower": len, "identity": frozenset()}
+    w = lt.Windows(tick=1)
+    w.add("n", lt.aggregate("kinds", lift=lambda x: frozenset([x]), **options)("x"), last=5)
+    w.update({"x": [1.5, 2.0]}, [0, 1])
+    lt.aggregate("kinds", lift=lambda x: frozenset(x), **options)  # another meaning of the name: floats have no members
+    with pytest.raises(lt.FormatError, match="an aggregate fails on its values"):
+        lt.from_bytes(w.to_bytes())
+
+
+def test_memory_that_wild_values_would_take_is_counted_before_it_is_taken():
+    w = lt.Windows(tick=1)
+    w.add("sum", lt.variance("x"), last=lt.arrivals(20_000))
+    w.update({"x": [1e300, 1e-300] * 10_000})
+    with pytest.raises(lt.FormatError, match="more than 1,000,000; if you trust it, pass limit="):
+        lt.from_bytes(w.to_bytes(), limit=1_000_000)
+    assert lt.from_bytes(w.to_bytes(), limit=2**30)["sum"] == w["sum"]

@@ -1,0 +1,191 @@
+"""Windows against a look at every row, whatever is done to them in whatever order: queries come and go, rows come late."""
+
+import math
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+from naive import NaiveWindows, agrees
+
+import lately as lt
+from lately.exact import plans
+from lately.exact.planner import algorithms
+
+WORDS = lt.aggregate(
+    "machine_words", identity="", lift=lambda x: f"{x:g} ", combine=lambda a, b: a + b, lower=lambda s: s, inverse=None
+)
+TOTAL = lt.aggregate(
+    "machine_total",
+    identity=0.0,
+    lift=lambda x: math.floor(x) % 1000.0 if abs(x) < 1e6 else 1.0,
+    combine=lambda a, b: a + b,
+    lower=lambda s: s,
+    inverse=lambda a, b: a - b,
+)
+AGGREGATES = [
+    make(column)
+    for column in ("x", "y")
+    for make in (
+        lt.count,
+        lt.sum_,
+        lt.avg,
+        lt.min_,
+        lt.max_,
+        lt.first,
+        lt.last,
+        lt.stddev,
+        TOTAL,
+        WORDS,
+        lambda c: lt.variance(c, ddof=0),
+        lambda c: lt.quantile(c, 0.5),
+        lambda c: lt.quantile(c, 0.9),
+    )
+] + [lt.count()]
+
+aggregates = st.sampled_from(AGGREGATES)
+sizes = st.sampled_from([1, 2, 3, 7, 8, 16, 30, 100])
+ages = st.tuples(sizes, st.integers(0, 20)).map(lambda pair: (pair[0] + pair[1], pair[1]))
+spans = st.one_of(
+    sizes.map(lambda n: {"last": n}),
+    ages.map(lambda pair: {"between": pair}),
+    sizes.map(lambda n: {"last": lt.arrivals(n)}),
+    ages.map(lambda pair: {"between": (lt.arrivals(pair[0]), lt.arrivals(max(pair[1], 1)))}).filter(
+        lambda span: span["between"][0].n > span["between"][1].n
+    ),
+)
+values = st.integers(-5, 5).map(float) | st.sampled_from([0.1, 1e15, -1e-9, math.nan, math.nan, math.inf, -math.inf])
+gaps = st.sampled_from([0, 0, 0, 1, 1, 2, 5, 40])
+
+
+class WindowsMachine(RuleBasedStateMachine):
+    """The fast one and its twin take every step together; every answer of one is compared with the other's."""
+
+    lateness = 0
+
+    def __init__(self):
+        super().__init__()
+        self.fast = lt.Windows(tick=1, lateness=self.lateness or None)
+        self.twin = NaiveWindows(self.lateness)
+        self.asked = {}  # by name: aggregate, span, how much had come when it was added (rows, now)
+        self.names = 0
+
+    @initialize(first=st.lists(st.tuples(aggregates, spans), max_size=3))
+    def ask_before_the_stream_begins(self, first):
+        for aggregate, span in first:
+            self.add_query(aggregate, span, 0.0)
+
+    # -- steps ---------------------------------------------------------------------------------------------------------
+
+    @rule(aggregate=aggregates, span=spans, choice=st.floats(0, 1))
+    def add_query(self, aggregate, span, choice):
+        name = f"q{self.names}"
+        self.names += 1
+        possible = [None, *algorithms(aggregate)]
+        self.fast.add(name, aggregate, using=possible[int(choice * (len(possible) - 0.001))], **span)
+        self.asked[name] = (aggregate, span, len(self.twin.rows), self.twin.now)
+
+    @precondition(lambda self: self.asked)
+    @rule(data=st.data())
+    def drop_query(self, data):
+        name = data.draw(st.sampled_from(sorted(self.asked)))
+        self.fast.drop(name)
+        del self.asked[name]
+        assert name not in self.fast
+
+    @rule(rows=st.lists(st.tuples(gaps, values, values), min_size=1, max_size=40))
+    def update_in_order(self, rows):
+        tick, ticks = self.twin.now or 0, []
+        for gap, _, _ in rows:
+            tick += gap
+            ticks.append(tick)
+        self._update(ticks, rows)
+
+    @rule(rows=st.lists(st.tuples(st.integers(-8, 12), values, values), min_size=1, max_size=40))
+    def update_in_any_order(self, rows):
+        """Ahead, within the lateness, and too late."""
+        self._update([(self.twin.now or 0) + ahead for ahead, _, _ in rows], rows)
+
+    @rule(size=st.sampled_from([1, 70, 200]), value=values)
+    def update_at_once(self, size, value):
+        """More than a ring holds, all of one time."""
+        self._update([self.twin.now or 0] * size, [(0, value, float(i % 7)) for i in range(size)])
+
+    @rule(ahead=st.sampled_from([-10, 0, 1, 3, 20, 500]))
+    def advance(self, ahead):
+        tick = (self.twin.now or 0) + ahead
+        self.fast.advance(tick)
+        self.twin.advance(tick)
+
+    def _update(self, ticks, rows):
+        batch = {"x": [x for _, x, _ in rows], "y": [y for _, _, y in rows]}
+        self.fast.update(batch, ticks)
+        self.twin.update(batch, ticks)
+        assert (self.fast.now, self.fast.late) == (self.twin.now, self.twin.late)
+
+    # -- questions -----------------------------------------------------------------------------------------------------
+
+    @precondition(lambda self: self.asked)
+    @rule(data=st.data(), times=st.sampled_from([1, 1, 60]))
+    def look_one_up(self, data, times):
+        name = data.draw(st.sampled_from(sorted(self.asked)))
+        for _ in range(times):
+            answer = self.fast[name]
+        self._check(name, answer)
+
+    @rule()
+    def look_all_up(self):
+        answers = self.fast.answers()
+        assert list(answers) == list(self.asked) == list(self.fast.queries)
+        for name, answer in answers.items():
+            self._check(name, answer)
+
+    def teardown(self):
+        self.look_all_up()
+
+    def _check(self, name, answer):
+        aggregate, span, rows_before, now_before = self.asked[name]
+        assert answer.covered == 1 or self._may_be_uncovered(span, rows_before, now_before), (aggregate, span, answer)
+        if answer.covered < 1:
+            assert answer.covered >= 0
+            assert answer.value is None
+            return
+        expected = (0 if aggregate.kind == "count" else None, 0, 0)
+        if self.twin.now is not None:
+            expected = self.twin.answer(aggregate, **span)
+        assert (answer.rows, answer.missing) == expected[1:], (aggregate, span, answer)
+        assert agrees(aggregate, answer.value, expected[0]), (aggregate, span, answer, expected)
+
+    def _may_be_uncovered(self, span, rows_before, now_before):
+        """A window may reach back before its query was added, if rows had come before; late rows may push it back."""
+        if not rows_before:
+            return False
+        older = span["last"] if "last" in span else span["between"][0]
+        if isinstance(older, lt.arrivals):
+            return len(self.twin.rows) - older.n < rows_before or self.lateness > 0
+        return self.twin.now - older <= now_before
+
+
+class LateMachine(WindowsMachine):
+    lateness = 5
+
+
+class VeryLateMachine(WindowsMachine):
+    lateness = 60
+
+
+SETTINGS = settings(max_examples=settings().max_examples // 2, stateful_step_count=30)
+for machine in (WindowsMachine, LateMachine, VeryLateMachine):
+    machine.TestCase.settings = SETTINGS
+
+TestInOrder = WindowsMachine.TestCase
+TestLate = LateMachine.TestCase
+
+
+class TestPlannedOften(VeryLateMachine.TestCase):
+    """The choice of algorithms is looked at again after every few arrivals and lookups."""
+
+    @pytest.fixture(autouse=True)
+    def _often(self, monkeypatch):
+        for name in ("_SOON", "_LATE"):
+            monkeypatch.setattr(plans, name, 30)

@@ -1,0 +1,71 @@
+"""Windows with queries of every kind that is stored differently, for the tests that go over all stored classes."""
+
+import numpy as np
+
+import lately as lt
+
+
+def windows(**options):
+    """Queries over time: a number from each kind of index, and a filter of each kind."""
+    w = lt.Windows(tick=1, **options)
+    w.add("volume", lt.sum_("x"), last=60)
+    w.add("mean", lt.avg("x"), between=(80, 20))
+    w.add("deviation", lt.stddev("x"), last=100)
+    w.add("high", lt.max_("y"), last=30)
+    w.add("low", lt.min_("y"), between=(90, 10), using="L-INT")
+    w.add("median", lt.quantile("x", 0.5), last=100)
+    w.add("rows", lt.count(), last=50)
+    return w
+
+
+def filters(**options):
+    """Filters of every kind, one of them approximate."""
+    w = windows(**options)
+    w.add("busy", lt.count() > 2, per="key", last=50)
+    w.add("heavy", lt.sum_("x") >= 10, per="key", last=80)
+    w.add("peak", lt.max_("y").between(-3, 3), per="key", last=60)
+    w.add("floor", lt.min_("y") < 0, per="key", last=100)
+    return w
+
+
+def approximate():
+    w = lt.Windows(tick=1)
+    w.add("busy", lt.count() > 20, per="key", last=50, exact=False, eps=0.2)
+    w.add("heavy", lt.sum_("x").between(5, 50), per="key", last=80, exact=False)
+    return w
+
+
+def arrivals():
+    """Queries over arrivals only, for a stream without times."""
+    w = lt.Windows()
+    w.add("volume", lt.sum_("x"), last=lt.arrivals(30))
+    w.add("oldest", lt.first("y"), last=lt.arrivals(50))
+    w.add("newest", lt.last("y"), between=(lt.arrivals(40), lt.arrivals(3)))
+    w.add("median", lt.quantile("x", 0.5), last=lt.arrivals(100))
+    return w
+
+
+def columns(numbers):
+    """Columns out of one of integers: x is never negative, y is fractions of either sign and here and there missing."""
+    numbers = np.asarray(numbers)
+    y = (numbers % 14 - 7) / 4
+    return {"key": numbers % 50, "x": (numbers % 9).astype(float) / 2, "y": np.where(numbers % 11 == 5, np.nan, y)}
+
+
+def feed(w, numbers, times):
+    w.update(columns(numbers), times)
+
+
+def ask(w):
+    """What all queries say, as tuples: tables of keys in no particular order among equals."""
+    said = []
+    for name, answer in w.answers().items():
+        value = answer.value
+        if isinstance(value, lt.Answers):
+            value = sorted((row.key, row.value.value, row.value.low, row.value.high) for row in value)
+        said.append((name, value, answer.rows, answer.missing, answer.covered))
+    return said
+
+
+#: By the names of their files and specimens.
+BUILDS = {"windows": windows, "filters": filters, "guesses": approximate}
