@@ -82,8 +82,8 @@ class _Case:
         """Run both in every way, for one p; they take turns."""
         with _sure(2 / p):
             index = Collective(weighted=False)
-            index.plan([(bar, math.inf) for bar in self._bars], LONGEST, None, self._last[:0])
-            index.update(self._ids[: self._start], self._ticks[: self._start], None, self._last)
+            index.plan([(bar, math.inf) for bar in self._bars], LONGEST, None)
+            index.update(self._ids[: self._start], self._ticks[: self._start], None)
             self._agree(index)
             ways: dict[str, tuple[int, Callable[..., int], Callable[..., int]]] = {
                 LOOP: (self._loops, self._loop_of_index, self._loop_of_each),
@@ -130,8 +130,7 @@ class _Case:
         total = 0
         for at in range(0, ids.size, block):
             rows = slice(at, at + block)
-            last[ids[rows]] = ticks[rows]
-            index.update(ids[rows], ticks[rows], None, last)
+            index.update(ids[rows], ticks[rows], None)
             now = int(ticks[rows][-1])
             for i in range(at, at + block):
                 q = i % len(WINDOWS)

@@ -28,8 +28,8 @@ SHARES = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
 BATCH = 10_000
 HELD = 100_000  # arrivals that lookups go back
 MIX = {
-    "lookups": ".0%", "R-INT": ".1f", "all kept up to date": ".1f", "summed at lookup": ".1f",
-    "R-INT / the better of the two": ".2f", "summed, reordered": ".1f",
+    "lookups": ".0%", "R-INT": ".1f", "all kept up to date": ".1f", "summed at lookup": ".1f", "summed, reordered": ".1f",
+    "R-INT / the better of the first two": ".2f",
 }  # fmt: skip
 UPDATES = {"window": ",", "batch": ",", "R-INT, sum": ".1f", "B-INT, max": ".1f", "L-INT, max": ".1f", "B-INT-QNT": ".2f"}
 LOOKUPS = {"width": ",", "R-INT, sum": ".1f", "B-INT, max": ".2f", "L-INT, max": ".1f", "B-INT-QNT, median": ".3f"}
@@ -144,7 +144,7 @@ def _mixes(report: Report, options: Options) -> Table:
         assert len(set(found.values())) == 1, found
         ours, all_, demand, reordered = (size / seconds / 1e6 for seconds in best.values())
         ratio = ours / max(all_, demand)
-        table.add(share, ours, all_, demand, ratio, reordered)
+        table.add(share, ours, all_, demand, reordered, ratio)
         rates.append(ours)
         worst = min(worst, ratio)
     report.tables.append(table)

@@ -4,6 +4,25 @@ import numpy as np
 
 import lately as lt
 
+#: One of each built-in aggregate, of a column x.
+AGGREGATES = [
+    lt.count("x"),
+    lt.sum_("x"),
+    lt.avg("x"),
+    lt.min_("x"),
+    lt.max_("x"),
+    lt.first("x"),
+    lt.last("x"),
+    lt.variance("x"),
+    lt.variance("x", ddof=0),
+    lt.stddev("x"),
+    lt.stddev("x", ddof=0),
+    lt.quantile("x", 0),
+    lt.quantile("x", 0.25),
+    lt.quantile("x", 0.99),
+    lt.quantile("x", 1),
+]
+
 
 def windows(**options):
     """Queries over time: a number from each kind of index, and a filter of each kind."""
@@ -62,9 +81,13 @@ def ask(w):
     for name, answer in w.answers().items():
         value = answer.value
         if isinstance(value, lt.Answers):
-            value = sorted((row.key, row.value.value, row.value.low, row.value.high) for row in value)
+            value = sorted((row.key, *_bounds(row.value)) for row in value)
         said.append((name, value, answer.rows, answer.missing, answer.covered))
     return said
+
+
+def _bounds(value):
+    return (value.low, value.value, value.high) if isinstance(value, lt.Estimate) else (value,)
 
 
 #: By the names of their files and specimens.

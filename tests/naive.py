@@ -356,16 +356,14 @@ class NaiveWindows:
         return {key: value for key, value in aggregates.items() if condition.low <= value <= condition.high}
 
     def substreams(self, aggregate, per, last):
-        """The aggregate of each substream with a row in the window; a sum of nothing but missing values is 0."""
+        """The aggregate of each substream with a value in the window."""
         groups = {}
         for row in self.window(last):
             groups.setdefault(row[per], []).append(row)
         if aggregate.column is None:
             return {key: len(rows) for key, rows in groups.items()}
-        nothing = 0.0 if aggregate.kind == "sum" else None
         columns = {key: present([row[aggregate.column] for row in rows]) for key, rows in groups.items()}
-        found = {key: aggregated(aggregate, values) if values else nothing for key, values in columns.items()}
-        return {key: value for key, value in found.items() if value is not None}
+        return {key: aggregated(aggregate, values) for key, values in columns.items() if values}
 
 
 def present(values):

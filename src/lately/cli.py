@@ -171,9 +171,9 @@ def _facts(blob: bytes) -> dict[str, Any]:
     thing = lt.from_bytes(blob)
     facts: dict[str, Any] = {"class": type(thing).__name__, "format version": blob[4], "family": type(thing).FAMILY}
     if isinstance(thing, lt.Windows | lt.Partials):
-        said = {name: str(answer) for name, answer in thing.answers().items()}
+        said = {name: _said(answer) for name, answer in thing.answers().items()}
         where = {"late": thing.late, "bytes in memory": thing.nbytes} if isinstance(thing, lt.Windows) else {}
-        return facts | {"queries": len(said), "now": _plain_time(thing.now), **said, **where, "bytes on disk": len(blob)}
+        return facts | {"now": _plain_time(thing.now), "queries": said, **where, "bytes on disk": len(blob)}
     if isinstance(thing, lt.CountMin):
         facts |= {"delta": thing.delta, "width": thing.width, "depth": thing.depth, "seed": thing.seed, "error": thing.error}
         facts |= {"arrivals": thing.total}
@@ -188,6 +188,13 @@ def _facts(blob: bytes) -> dict[str, Any]:
         facts |= {"arrivals in window": {"value": total.value, "low": total.low, "high": total.high}}
         facts |= {"late": thing.late, "held back": int(thing._held.counts.sum())}
     return facts | {"bytes on disk": len(blob), "bytes in memory": thing.nbytes}
+
+
+def _said(answer: lt.Answer) -> dict[str, Any]:
+    """An answer as JSON holds it; of a filter, how many keys pass."""
+    value = f"{len(answer.value)} keys" if isinstance(answer.value, lt.Answers) else answer.value
+    plain = value if isinstance(value, int | float | str | None) else str(value)
+    return {"value": plain, "rows": answer.rows, "missing": answer.missing, "covered": answer.covered}
 
 
 def _plain_time(now: Any) -> int | str | None:
@@ -227,6 +234,10 @@ def inspect(
         return
     table = Table(show_header=False)
     for name, value in facts.items():
+        if name == "queries":
+            for query, said in value.items():
+                table.add_row(f"query {query}", f"{said['value']}  ({said['rows']:,} rows)")
+            continue
         if isinstance(value, dict):
             value = f"{value['value']:,}  ({value['low']:,} to {value['high']:,})"
         elif name.startswith("bytes"):

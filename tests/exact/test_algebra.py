@@ -6,6 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from exact_cases import AGGREGATES
 from hypothesis import given
 from hypothesis import strategies as st
 from naive import aggregated, agrees
@@ -14,22 +15,6 @@ import lately as lt
 from lately.exact.aggregates import stored
 from lately.exact.algebra import Algebra, Moments, as_float, built_in, rank
 
-AGGREGATES = [
-    lt.count("x"),
-    lt.sum_("x"),
-    lt.avg("x"),
-    lt.min_("x"),
-    lt.max_("x"),
-    lt.first("x"),
-    lt.last("x"),
-    lt.variance("x"),
-    lt.variance("x", ddof=0),
-    lt.stddev("x"),
-    lt.stddev("x", ddof=0),
-    lt.quantile("x", 0),
-    lt.quantile("x", 0.25),
-    lt.quantile("x", 1),
-]
 every = pytest.mark.parametrize("aggregate", AGGREGATES, ids=str)
 values = st.floats(allow_nan=False) | st.integers(-5, 5).map(float)
 lists = st.lists(values, max_size=12)

@@ -26,7 +26,7 @@ def _sites(stream, build=exact_cases.filters, number=3):
 
 def _tables(answers):
     return [
-        (name, sorted((row.key, row.value.value) for row in a.value) if isinstance(a.value, lt.Answers) else a.value)
+        (name, sorted(tuple(row) for row in a.value) if isinstance(a.value, lt.Answers) else a.value)
         for name, a in answers.items()
     ]
 
@@ -118,8 +118,8 @@ def _site(now=10, tick=1, **query):
     ("other", "message"),
     [
         (lambda: _site(now=11).partials(), "seen at 10 with what was seen at 11.*advance"),
-        (lambda: _site(last=6).partials(), "the query 'q'"),
-        (lambda: _site(what=lt.avg("x")).partials(), r"sum_\('x'\) in one and avg\('x'\) in another"),
+        (lambda: _site(last=6).partials(), r"sum_\('x'\), last 5 in one and sum_\('x'\), last 6 in another"),
+        (lambda: _site(what=lt.avg("x")).partials(), r"sum_\('x'\), last 5 in one and avg\('x'\), last 5 in another"),
         (lambda: lt.Windows(tick=1).partials(), "seen at"),
         (lambda: lt.CountMin(eps=0.1, delta=0.1), "Partials with CountMin"),
     ],
@@ -137,6 +137,19 @@ def test_windows_of_arrivals_and_guesses_cannot_be_combined():
         _site(what=lt.count() > 20, per="key", exact=False).partials()
     with pytest.raises(lt.QueryError, match="no query named 'z'"):
         last["z"]
+
+
+def test_some_queries_by_their_names():
+    w = exact_cases.arrivals()
+    w.add("last", lt.last("y"), last="1m")
+    exact_cases.feed(w, np.arange(30), np.arange(30))
+    part = w.partials(["last"])
+    assert (part | part)["last"] == lt.Answer(w["last"].value, 60, 2 * w["last"].missing)
+    assert repr(part) == "Partials(last; now=1970-01-01 00:00:29+00:00)"
+    with pytest.raises(lt.QueryError, match="no query named 'z'"):
+        w.partials(["z"])
+    with pytest.raises(lt.MergeError, match=r"Windows are not merged.*partials\(\)"):
+        lt.merge([w, w])
 
 
 def test_states_that_are_no_numbers_combine_but_are_not_stored():

@@ -272,7 +272,7 @@ def test_an_aggregate_is_compiled_once():
 def test_a_notebook_that_defines_the_same_over_and_over_does_not_leak(monkeypatch):
     monkeypatch.setattr(operations, "_MANY", len(operations._OPERATIONS) + 3)
     for number in range(10):
-        again = lt.aggregate("user_again", identity="", lift=str, combine=lambda a, b: b, lower=lambda s, n=number: n)
+        again = lt.aggregate("user_again", identity="", lift=str, combine=lambda a, b: a + b, lower=lambda s, n=number: n)
         w = build(again("x"))
         w.update({"x": 1.0})
         assert w["q"].value == number

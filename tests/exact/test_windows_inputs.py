@@ -277,4 +277,4 @@ def test_an_answer_is_a_number():
     assert (float(EXPECTED["volume"]), int(EXPECTED["volume"])) == (150.0, 150)
     assert repr(EXPECTED["volume"]) == "Answer(150, 3 rows)"
     assert repr(EXPECTED["prices"]) == "Answer(3, 4 rows, 1 missing)"
-    assert repr(EXPECTED["busy"]) == "Answer(1 keys, 1 rows)"
+    assert repr(EXPECTED["busy"]) == "Answer(1 keys)"

@@ -2,6 +2,7 @@
 
 import math
 
+import exact_cases
 import numpy as np
 import pytest
 from naive import NaiveWindows, agrees
@@ -33,21 +34,7 @@ LETTERS = lt.aggregate(
 )
 AGGREGATES = [
     lt.count(),
-    lt.count("x"),
-    lt.sum_("x"),
-    lt.avg("x"),
-    lt.min_("x"),
-    lt.max_("x"),
-    lt.first("x"),
-    lt.last("x"),
-    lt.variance("x"),
-    lt.variance("x", ddof=0),
-    lt.stddev("x"),
-    lt.stddev("x", ddof=0),
-    lt.quantile("x", 0),
-    lt.quantile("x", 0.5),
-    lt.quantile("x", 0.99),
-    lt.quantile("x", 1),
+    *exact_cases.AGGREGATES,
     SPREAD("x"),
     TOTAL("x"),
     LETTERS("x"),

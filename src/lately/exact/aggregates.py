@@ -114,11 +114,11 @@ class Condition:
 
 def _bound(value: Any) -> float:
     try:
-        bound = float(value)
+        bound = math.nan if isinstance(value, str | bytes) else float(value)
     except (TypeError, ValueError, OverflowError) as error:
         raise ParameterError(f"cannot compare an aggregate with {value!r}; give a number") from error
     if math.isnan(bound):
-        raise ParameterError("cannot compare an aggregate with nan; give a number")
+        raise ParameterError(f"cannot compare an aggregate with {value!r}; give a number")
     return bound
 
 
@@ -221,10 +221,9 @@ def quantile(column: str, phi: float) -> Aggregate:
     >>> quantile("delay", 0.99)
     quantile('delay', 0.99)
     """
-    share = _bound(phi)
-    if not 0 <= share <= 1:
-        raise ParameterError(f"quantile of {phi!r}; give a share from 0 to 1, such as 0.5 for the median")
-    return _of("quantile", column, share)
+    if not isinstance(phi, int | float) or not 0 <= phi <= 1:
+        raise ParameterError(f"quantile of {phi!r}; give one share from 0 to 1, such as 0.5 for the median")
+    return _of("quantile", column, float(phi))
 
 
 def aggregate(
@@ -262,6 +261,7 @@ def aggregate(
         if not callable(function):
             raise ParameterError(f"{role}={function!r} of the aggregate {name!r} is no function")
     _DEFINED[name] = algebra = Algebra(lift, combine, lower, identity, inverse)
+    _check_neutral(name, algebra)
 
     def of(column: str) -> Aggregate:
         if not isinstance(column, str) or not column:
@@ -269,6 +269,29 @@ def aggregate(
         return Aggregate(name, column, None, algebra)
 
     return of
+
+
+def _check_neutral(name: str, algebra: Algebra) -> None:
+    """Refuse an identity that changes what it is combined with, as far as the value 1.0 shows it."""
+    try:
+        state = algebra.lift(1.0)
+        both = algebra.combine(algebra.identity, state), algebra.combine(state, algebra.identity)
+        neutral = all(_close(state, combined) for combined in both)
+    except Exception:  # it may have its reasons to refuse 1.0
+        return
+    if not neutral:
+        raise ParameterError(
+            f"identity={algebra.identity!r} of the aggregate {name!r} is not neutral: combined with {state!r}, the state of "
+            f"1.0, it gives {both[0]!r} or {both[1]!r}; combine(identity, state) must be the state"
+        )
+
+
+def _close(a: Any, b: Any) -> bool:
+    if isinstance(a, tuple) and isinstance(b, tuple):
+        return len(a) == len(b) and all(map(_close, a, b))
+    if isinstance(a, int | float) and isinstance(b, int | float):
+        return math.isclose(a, b, rel_tol=1e-9) or a != a
+    return bool(a == b)
 
 
 def stored(kind: str, column: str | None, parameter: float | None) -> Aggregate | None:

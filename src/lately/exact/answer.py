@@ -1,6 +1,6 @@
 """What a query over an exact window answers, one by one and all together."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -8,14 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lately.core.answers import Answers
-from lately.core.estimate import Estimate, number, percent
+from lately.core.estimate import data_frame, percent
 
 
 class KeyValue(NamedTuple):
-    """A substream and its aggregate; bounds are apart where the filter is approximate."""
+    """A substream and its aggregate: a number, or of an approximate filter an ``Estimate``."""
 
     key: Any
-    value: Estimate
+    value: Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +23,8 @@ class Answer:
     """The answer of one query: a number, or for a filter the substreams that pass it.
 
     ``value`` is None while the window is not covered, and for anything but a count when nothing is in it, as in SQL.
-    ``rows`` arrivals lie in the window, ``missing`` of them without a value. ``covered`` is the share of the window that
-    the query has seen: less than 1 for a while when it was added to a stream that was already running.
+    ``rows`` arrivals lie in the window (of a filter: so many substreams pass), ``missing`` of them without a value. ``covered``
+    is the share of the window that the query has seen: less than 1 for a while when it was added to a stream that was running.
 
     >>> Answer(12_345, 300), Answer(None, 120, covered=0.4)
     (Answer(12_345, 300 rows), Answer(None, 120 rows, 40% covered))
@@ -42,12 +42,18 @@ class Answer:
         return int(self.value)
 
     def __repr__(self) -> str:
-        is_number = isinstance(self.value, int | float)
-        parts = [number(self.value) if is_number else str(self.value) if self.value is None else f"{len(self.value)} keys"]
-        parts.append(f"{self.rows:_} rows")
+        if isinstance(self.value, Answers):
+            parts = [f"{len(self.value):_} keys"]
+        else:
+            parts = [_written(self.value), f"{self.rows:_} rows"]
         parts += [f"{self.missing:_} missing"] if self.missing else []
         parts += [f"{percent(self.covered)} covered"] if self.covered < 1 else []
         return f"Answer({', '.join(parts)})"
+
+
+def _written(value: Any) -> str:
+    """A value in full, as people read it."""
+    return f"{value:_}" if isinstance(value, int | float) else str(value)
 
 
 class Found(NamedTuple):
@@ -107,20 +113,23 @@ class WindowAnswers(Mapping[str, Answer]):
             value = None if plain != plain else int(plain) if self._integer[i] and abs(plain) < 2**63 else plain
         return Answer(value, int(self.rows[i]), int(self.missing[i]), float(self.covered[i]))
 
-    def with_others(self, answers: Mapping[str, Answer]) -> "WindowAnswers":
-        """These, and answers that are no numbers behind them."""
+    def with_others(self, answers: Mapping[str, Answer], names: Sequence[str]) -> "WindowAnswers":
+        """These and answers that are no numbers, in the order of all names."""
         if not answers:
             return self
+        places = {name: i for i, name in enumerate((*self.names, *answers))}
+        order = np.array([places[name] for name in names])
         new, blank = list(answers.values()), np.full(len(answers), np.nan)
+        others = self._others | {len(self) + i: answer.value for i, answer in enumerate(new)}
         found = Found(
-            np.append(self.value, blank),
-            np.append(self.rows, [answer.rows for answer in new]),
-            np.append(self.missing, [answer.missing for answer in new]),
-            np.append(self.covered, [answer.covered for answer in new]),
-            np.append(self._integer, blank == 0),
-            self._others | {len(self) + i: answer.value for i, answer in enumerate(new)},
+            np.append(self.value, blank)[order],
+            np.append(self.rows, [answer.rows for answer in new])[order],
+            np.append(self.missing, [answer.missing for answer in new])[order],
+            np.append(self.covered, [answer.covered for answer in new])[order],
+            np.append(self._integer, blank == 0)[order],
+            {place: others[i] for place, i in enumerate(order.tolist()) if i in others},
         )
-        return WindowAnswers([*self.names, *answers], found)
+        return WindowAnswers(names, found)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.names)
@@ -129,19 +138,23 @@ class WindowAnswers(Mapping[str, Answer]):
         return len(self.names)
 
     def to_arrow(self) -> Any:
-        """The columns query, value, rows, missing and covered as an Arrow table."""
-        return self._table().to_arrow()
+        """The columns query, value, rows, missing and covered as an Arrow table; filters have no value there."""
+        return self._table(lambda value: None if isinstance(value, Answers) else value).to_arrow()
 
     def to_pandas(self) -> Any:
         """A data frame with the columns of ``to_arrow``."""
-        return self._table().to_pandas()
+        return data_frame(self.to_arrow())
 
     def __repr__(self) -> str:
-        return repr(self._table())
+        return repr(self._table(_shown))
 
     def _repr_html_(self) -> str:
-        return self._table()._repr_html_()
+        return self._table(_shown)._repr_html_()
 
-    def _table(self) -> Answers[Any]:
-        values = [None if answer.value is None else answer.value for answer in self.values()]
+    def _table(self, shown: Callable[[Any], Any]) -> Answers[Any]:
+        values = [shown(answer.value) for answer in self.values()]
         return Answers(_Row, [list(self.names), values, self.rows, self.missing, self.covered])
+
+
+def _shown(value: Any) -> str:
+    return f"{len(value):_} keys" if isinstance(value, Answers) else _written(value)

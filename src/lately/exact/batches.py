@@ -43,6 +43,8 @@ class Stream:
 def read_batch(given: Any, times: Any, asked: Asked, stream: Stream) -> Batch:
     """Read a batch as a user gives it; whatever is wrong with it is an ``InputError``."""
     given = columns_of(given)
+    if isinstance(times, str) and times in given:
+        times = given[times]
     for name, query in (*asked.columns.items(), *asked.keys.items()):
         if name not in given:
             have = ", ".join(given) or "none"

@@ -28,6 +28,7 @@ _SURE = 0.1  # of exact filters: substreams within a tenth of the bar are looked
 
 
 _NEVER = -(2**62)
+_MOST = 2.0**62  # arrivals that a substream can have
 
 
 class Level(NamedTuple):
@@ -57,6 +58,7 @@ class Collective:
         self._thinned: dict[int, Thinned] = {}  # of an approximate one, by grid
         self._begun: dict[Level, int | None] = {}  # of an approximate one: since when it keeps what a level needs
         self._levels: dict[Level, ByTick] = {}
+        self._newest = np.full(64, NO_TICK)  # the tick of each substream's newest arrival
         self._seen = np.zeros(64, np.int64)
         self._batches = 0
         self._longest = 0
@@ -65,14 +67,14 @@ class Collective:
     @property
     def nbytes(self) -> int:
         """The bytes that it takes in memory."""
-        return self._seen.nbytes + sum(part.nbytes for part in (*self._kept(), *self._levels.values()))
+        return self._seen.nbytes + self._newest.nbytes + sum(part.nbytes for part in (*self._kept(), *self._levels.values()))
 
     # -- what is asked -------------------------------------------------------------------------------------------------
 
-    def plan(self, bounds: Iterable[tuple[float, float]], longest: int, now: int | None, last: Ints) -> None:
+    def plan(self, bounds: Iterable[tuple[float, float]], longest: int, now: int | None) -> None:
         """Keep what these ranges of aggregates need over windows of up to ``longest`` ticks.
 
-        ``now`` is None before the first arrival; ``last`` are the newest ticks of all substreams.
+        ``now`` is None before the first arrival.
         """
         asked = list(bounds)
         wanted = {self._level(low) for low, _ in asked}
@@ -82,22 +84,22 @@ class Collective:
         if self._exact is None:
             self._thin([*wanted, *(self._beyond(high) for _, high in asked if high < math.inf)], now)
         self._levels = {level: index for level, index in self._levels.items() if level in wanted}
-        alive = np.flatnonzero(last != NO_TICK)
+        alive = np.flatnonzero(self._newest != NO_TICK)
         for level in sorted(wanted - set(self._levels)):
             self._levels[level] = ByTick(longest, self._now)
-            self._put(level, alive, last)
+            self._put(level, alive)
 
     def _level(self, low: float) -> Level:
         """The level of a lower bound: all that reach it have their mark inside the window."""
-        bar = low if self._weighted or low <= 0 else math.ceil(low)
-        if bar <= 0:
+        if low <= 0:
             return NEWEST
+        bar = low if self._weighted else math.ceil(min(low, _MOST))
         grid = self._grid(bar)
         return Level(grid, max(math.floor(math.ldexp(bar, -grid)) - 1, 0))
 
     def _beyond(self, high: float) -> Level:
         """The level of an upper bound: what has this mark inside the window lies above it."""
-        bar = max(high if self._weighted else math.floor(high), 0)
+        bar = max(high if self._weighted else math.floor(min(high, _MOST)), 0)
         grid = self._grid(max(bar, 0 if self._weighted else 1))
         return Level(grid, math.ceil(math.ldexp(bar, -grid)))
 
@@ -108,11 +110,13 @@ class Collective:
 
     # -- arrivals ------------------------------------------------------------------------------------------------------
 
-    def update(self, ids: Ints, ticks: Ints, weights: Floats | None, last: Ints) -> None:
+    def update(self, ids: Ints, ticks: Ints, weights: Floats | None) -> None:
         """Take arrivals in time order; weights are not negative."""
         self.advance(int(ticks[-1]))
         oldest = self._now - self._longest
-        touched = self._touched(ids)
+        begin = int(np.searchsorted(ticks, oldest))  # of a batch longer than the window the rest is over already
+        ids, ticks, weights = ids[begin:], ticks[begin:], None if weights is None else weights[begin:]
+        touched = self._touched(ids, ticks)
         if weights is not None:
             heavy = np.flatnonzero(weights > 0)
             if heavy.size < ids.size:
@@ -121,7 +125,7 @@ class Collective:
             for kept in self._kept():
                 kept.push(ids, ticks, weights, oldest)
         for level in self._levels:
-            self._put(level, touched, last)
+            self._put(level, touched)
 
     def advance(self, now: int) -> None:
         """Let time pass."""
@@ -133,6 +137,7 @@ class Collective:
         """These substreams faded, and their numbers may come to mean others."""
         for kept in self._kept():
             kept.forget(ids)
+        self._newest[ids[ids < self._newest.size]] = NO_TICK
         nowhere = np.full(ids.size, NO_TICK)
         for index in self._levels.values():
             index.put(ids, nowhere, nowhere)
@@ -140,21 +145,25 @@ class Collective:
     def _kept(self) -> list[RowsOf | Thinned]:
         return [kept for _, kept in sorted(self._thinned.items())] if self._exact is None else [self._exact]
 
-    def _touched(self, ids: Ints) -> Ints:
-        largest = int(ids.max())
-        if largest >= self._seen.size:
-            self._seen = np.concatenate(
-                [self._seen, np.zeros(max(largest + 1, 2 * self._seen.size) - self._seen.size, np.int64)]
-            )
+    def _touched(self, ids: Ints, ticks: Ints) -> Ints:
+        """The substreams of some arrivals, each once; these are their newest."""
+        self._make_room(int(ids.max(initial=0)))
         self._batches += 1
         touched = np.empty(ids.size, np.int64)
-        return touched[: _distinct(ids, self._seen, self._batches, touched)]
+        return touched[: _distinct((ids, ticks), self._seen, self._newest, self._batches, touched)]
 
-    def _put(self, level: Level, ids: Ints, last: Ints) -> None:
+    def _make_room(self, largest: int) -> None:
+        size = self._seen.size
+        if largest >= size:
+            more = max(largest + 1 - size, size)
+            self._seen = np.concatenate([self._seen, np.zeros(more, np.int64)])
+            self._newest = np.concatenate([self._newest, np.full(more, NO_TICK)])
+
+    def _put(self, level: Level, ids: Ints) -> None:
         """Bring the order of a level up to date for these substreams."""
         index = self._levels[level]
         if level == NEWEST:
-            index.put(ids, last[ids], last[ids])
+            index.put(ids, self._newest[ids], self._newest[ids])
             return
         grid, back = level
         if self._exact is None:
@@ -208,9 +217,10 @@ class Collective:
         return Matches(ids[passed], nothing, nothing)
 
     def values(self, ids: Ints, since: int) -> Floats:
-        """The exact aggregates of these substreams since a tick."""
+        """The exact aggregates of these substreams since a tick; NaN where nothing came."""
         assert self._exact is not None
-        return self._exact.values(ids, since)
+        self._make_room(int(ids.max(initial=0)))
+        return np.where(self._newest[ids] >= since, self._exact.values(ids, since), np.nan)
 
     def _approximate(self, ids: Ints, since: int, level: Level, high: float) -> Matches:
         certain = 0.0 if level == NEWEST else math.ldexp(level.back, level.grid)
@@ -226,6 +236,9 @@ class Collective:
 
     def write(self, out: Writer, ids: Ints, now: int) -> None:
         """Write what is kept of these substreams."""
+        self._make_room(int(ids.max(initial=0)))
+        newest = self._newest[ids]
+        out.integers(np.where(newest >= now - self._longest, now - newest, -1))
         for level in sorted(self._begun):
             out.maybe(self._begun[level])
         for kept in self._kept():
@@ -238,8 +251,12 @@ class Collective:
             elif self._weighted:
                 out.f64s(weights)
 
-    def read(self, source: Reader, ids: Ints, now: int, last: Ints) -> None:
+    def read(self, source: Reader, ids: Ints, now: int) -> None:
         """Read what ``write`` wrote, into one that is planned alike."""
+        ages = source.integers(-1, self._longest)
+        source.check(ages.size == ids.size, "not one age for each substream")
+        self._make_room(int(ids.max(initial=0)))
+        self._newest[ids] = np.where(ages < 0, NO_TICK, now - ages)
         for level in sorted(self._begun):
             self._begun[level] = source.maybe(-(2**62), now)
         for kept in self._kept():
@@ -261,13 +278,16 @@ class Collective:
             kept.push(owners, ticks, weights, now - self._longest)
         self.advance(now)
         for level in self._levels:
-            self._put(level, ids, last)
+            self._put(level, ids)
 
 
 @kernel
-def _distinct(ids: Ints, seen: Ints, batch: int, out: Ints) -> int:
+def _distinct(rows: tuple[Ints, Ints], seen: Ints, newest: Ints, batch: int, out: Ints) -> int:
+    ids, ticks = rows
     count = 0
-    for owner in ids:
+    for i in range(ids.size):
+        owner = ids[i]
+        newest[owner] = ticks[i]
         if seen[owner] != batch:
             seen[owner] = batch
             out[count] = owner

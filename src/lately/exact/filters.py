@@ -84,19 +84,19 @@ class Filters:
         key = _key(query)
         shared = self.shared.get(key) or Shared(query, now if position else None)
         self.shared[key] = shared
-        substreams = self.substreams.setdefault(shared.per, Substreams())
+        self.substreams.setdefault(shared.per, Substreams())
         if now is not None and shared.longest and query.span.older > shared.longest:
             before = now - shared.longest - 1  # older ones were not kept, and may have been there
             shared.lost = before if shared.lost is None else max(shared.lost, before)
         shared.queries[query.name] = query
-        self._plan(shared, substreams, now if position else None)
+        self._plan(shared, now if position else None)
 
     def drop(self, query: Query) -> None:
         """Serve a query no longer."""
         shared = self.shared[_key(query)]
         del shared.queries[query.name]
         if shared.queries:
-            self._plan(shared, self.substreams[shared.per], None)
+            self._plan(shared, None)
             return
         del self.shared[_key(query)]
         if not any(other.per == shared.per for other in self.shared.values()):
@@ -135,7 +135,7 @@ class Filters:
             mine = [shared for shared in self.shared.values() if shared.per == per]
             for shared in mine:
                 values = None if shared.column is None else columns[shared.column]
-                _take(shared, ids, ticks, values, substreams)
+                _take(shared, ids, ticks, values)
             gone = substreams.faded(now - max(shared.longest for shared in mine), ticks.size)
             if gone.size:
                 for shared in mine:
@@ -147,11 +147,11 @@ class Filters:
             if isinstance(shared.index, Collective):
                 shared.index.advance(now)
 
-    def _plan(self, shared: Shared, substreams: Substreams, now: int | None) -> None:
+    def _plan(self, shared: Shared, now: int | None) -> None:
         shared.longest = max(query.span.older for query in shared.queries.values())
         if isinstance(shared.index, Collective):
             bounds = [(q.condition.low, q.condition.high) for q in shared.queries.values() if q.condition is not None]
-            shared.index.plan(bounds, shared.longest, now, substreams.last)
+            shared.index.plan(bounds, shared.longest, now)
 
     def partial(self, query: Query, now: int | None) -> Partial:
         """The aggregates of all substreams in a query's window."""
@@ -177,32 +177,36 @@ class Filters:
         """The substreams that pass a query's condition, and their aggregates, the largest first."""
         shared = self.shared[_key(query)]
         if now is None:
-            return Answer(Answers(KeyValue, [[], Estimates(np.empty(0), np.empty(0), np.empty(0), 1.0)]), 0)
+            return Answer(Answers(KeyValue, [[], np.empty(0)]), 0)
         covered = shared.covered(query, now)
         if covered < 1:
             return Answer(None, 0, covered=covered)
         ids, low, high = shared.find(query, now)
         order = np.argsort(-low if shared.kind != "min" else low, kind="stable")
         low, high = (_whole(column[order]) if shared.kind == "count" else column[order] for column in (low, high))
-        table = Answers(KeyValue, [self.substreams[shared.per].names(ids[order]), Estimates(low, low, high, 1.0)])
-        return Answer(table, int(ids.size), covered=covered)
+        values = low if query.eps is None else Estimates(low, low, high, 1.0)
+        return Answer(Answers(KeyValue, [self.substreams[shared.per].names(ids[order]), values]), int(ids.size))
 
 
 def _whole(column: Floats) -> Any:
     return column.astype(np.int64) if (column < 2**62).all() else column
 
 
-def _take(shared: Shared, ids: Ints, ticks: Ints, values: Floats | None, substreams: Substreams) -> None:
+def _take(shared: Shared, ids: Ints, ticks: Ints, values: Floats | None) -> None:
+    """Give arrivals to an index, but for those without a value."""
+    now = int(ticks[-1])
+    if values is not None and np.isnan(values).any():
+        present = np.flatnonzero(~np.isnan(values))
+        ids, ticks, values = ids[present], ticks[present], values[present]
     if isinstance(shared.index, Collective):
-        shared.index.update(ids, ticks, None if values is None else np.nan_to_num(values, nan=0.0), substreams.last)
+        shared.index.advance(now)
+        if ids.size:
+            shared.index.update(ids, ticks, values)
         return
     assert values is not None
-    present = np.flatnonzero(~np.isnan(values))
-    if present.size < ids.size:
-        ids, ticks, values = ids[present], ticks[present], values[present]
-    if ids.size:
-        shared.index.update(ids, ticks, values)
-        shared.index.expire(int(ticks[-1]) - shared.longest)
+    shared.index.expire(now - shared.longest)
+    begin = int(np.searchsorted(ticks, now - shared.longest))
+    shared.index.update(ids[begin:], ticks[begin:], values[begin:])
 
 
 def _key(query: Query) -> tuple[Any, ...]:

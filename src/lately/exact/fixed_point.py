@@ -221,18 +221,23 @@ def difference_of_two(words: Words, left: Any, right: Any, unit: Any, power: Any
 
 @kernel
 def _differences_of_many(words: Words, lefts: Ints, rights: Ints, unit: int, out: Floats) -> None:
-    mask, size = words.shape[0] - 1, words.shape[1]
-    room = np.empty(size, np.uint64)
+    room = np.empty(words.shape[1], np.uint64)
     for i in range(lefts.size):
-        left, right = lefts[i] & mask, rights[i] & mask
-        borrow = _0
-        for j in range(size):
-            minuend, part = words[right, j], words[left, j]
-            result = minuend - part
-            over = np.uint64(minuend < part)
-            room[j] = result - borrow
-            borrow = over | np.uint64(result < borrow)
+        subtract(words, lefts[i], rights[i], room)
         out[i] = rounded(room, unit)
+
+
+@helper
+def subtract(words: Words, left: Any, right: Any, room: Words) -> None:
+    """The sum over ``left..right`` as a whole number of units, into some room for its words."""
+    before, after = left & (words.shape[0] - 1), right & (words.shape[0] - 1)
+    borrow = _0
+    for j in range(words.shape[1]):
+        part = words[before, j]
+        result = words[after, j] - part
+        over = np.uint64(words[after, j] < part)
+        room[j] = result - borrow
+        borrow = over | np.uint64(result < borrow)
 
 
 @helper

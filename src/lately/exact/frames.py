@@ -17,6 +17,10 @@ def columns_of(frame: Any) -> dict[str, Any]:
         if odd:
             raise InputError(f"a column named {odd[0]!r}; give columns by their names")
         return dict(frame)
+    if hasattr(frame, "collect"):
+        raise InputError(f"a {type(frame).__name__} has no columns yet; collect() it first")
+    if hasattr(frame, "fetch_arrow_table"):  # a relation of DuckDB
+        frame = frame.fetch_arrow_table()
     if is_arrow(frame) and hasattr(frame, "column_names"):
         return dict(zip(frame.column_names, frame.columns, strict=True))
     if is_arrow(frame) and hasattr(frame, "schema"):

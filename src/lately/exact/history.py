@@ -117,11 +117,24 @@ class History:
 
 
 def _room(values: dict[str, Floats], asked: Asked) -> int:
-    """About the bytes that all indexes over these values will take."""
+    """About the bytes that all indexes over these values will take, in rings of up to twice their size."""
     total = 0
-    for query in asked.numbers:
-        column = values.get(str(query.aggregate.column))
-        if column is not None:
-            low, high = spread(column.view(np.uint64))
-            total += 2 * column.size * (8 * column.size.bit_length() + 2 * max(high - low, 64))
+    for name, column in values.items():
+        low, high = spread(column.view(np.uint64))
+        digits = max(high - low, 0) + column.size.bit_length()
+        kinds = {
+            (q.aggregate.kind, q.aggregate.algebra and id(q.aggregate.algebra))
+            for q in asked.numbers
+            if q.aggregate.column == name
+        }
+        classes = {(q.aggregate.key, q.span.by_time, q.span.width.bit_length()) for q in asked.numbers if q.using == "L-INT"}
+        each = 8 + 24 * len(classes)
+        for kind, _ in kinds:
+            if kind in ("sum", "avg"):
+                each += 16 + digits // 8
+            elif kind in ("variance", "stddev"):
+                each += 48 + digits // 2
+            else:
+                each += 8 * (column.size.bit_length() if kind == "quantile" else 4)  # states of users may be wider than one
+        total += 2 * each * column.size
     return total

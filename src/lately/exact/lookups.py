@@ -46,12 +46,16 @@ class Group(NamedTuple):
         return self.algorithm, kind, user, self.bits, self.by_time  # of which the last two matter for L-INT only
 
 
+_ALONE = np.zeros(1, np.int64)
+
+
 class _Members(NamedTuple):
-    """The queries of a group: where they stand in the order of lookups, their windows, and how far those go back."""
+    """The queries of a group: where they stand in the order of lookups, their windows, how far those go back, their index."""
 
     places: slice
     spans: Ints
     reach: Reach
+    kept: Index | None
 
 
 class Lookups:
@@ -62,10 +66,11 @@ class Lookups:
         self.names: dict[str, int] = {}
         self.counts: Ints = np.zeros(0, np.int64)  # lookups of each query since it was planned
         self._groups: dict[Group, _Members] = {}
-        # Lookups go group by group, from the shortest window to the longest; answers come in the order of the queries.
+        # Lookups go group by group; answers come in the order of the queries.
         self._order: Ints = np.zeros(0, np.int64)
         self._places: Ints = np.zeros(0, np.int64)
         self._spans: Ints = np.zeros((3, 0), np.int64)
+        self._by_age: Ints = np.zeros(0, np.int64)
 
     def plan(self, queries: Iterable[Query], choices: Mapping[str, Choice]) -> None:
         """Arrange these queries, each by the algorithm chosen for it; lay what indexes they lack, drop what nobody uses."""
@@ -76,20 +81,19 @@ class Lookups:
         for i, query in enumerate(asked):
             group = group_of(query.aggregate, query.span, choices[query.name].algorithm)
             together.setdefault((group.aggregate.key, *group[1:]), (group, []))[1].append(i)
-        order = [sorted(of, key=lambda i: (asked[i].span.by_time, asked[i].span.older)) for _, of in together.values()]
-        self._order = np.array([i for of in order for i in of], np.int64)
+        self._order = np.array([i for _, of in together.values() for i in of], np.int64)
         self._places = np.argsort(self._order)
         self._spans = np.array([_numbers(asked[i].span) for i in self._order], np.int64).reshape(-1, 3).T.copy()
+        self._by_age = np.argsort(self._spans[1], kind="stable")
         self._groups, start = {}, 0
-        for (group, _), of in zip(together.values(), order, strict=True):
+        for group, of in together.values():
             places = slice(start, start + len(of))
-            self._groups[group] = _Members(places, self._spans[:, places], Reach.of(asked[i].span for i in of))
+            reach = Reach.of(asked[i].span for i in of)
+            self._groups[group] = _Members(places, self._spans[:, places], reach, self.index(group))
             start += len(of)
         for name, column in self._columns.items():
-            groups = [group for group in self._groups if group.aggregate.column == name]
-            for group in groups:
-                self.index(group)
-            column.indexes = {key: index for key, index in column.indexes.items() if key in {group.name for group in groups}}
+            used = {group.name for group in self._groups if group.aggregate.column == name}
+            column.indexes = {key: index for key, index in column.indexes.items() if key in used}
 
     def shares(self, query: Query, algorithm: str) -> int:
         """How many queries the index of this one answers."""
@@ -111,7 +115,8 @@ class Lookups:
         size = spans.shape[1]
         edges = np.empty((2, size), np.int64)
         ticks = self._ticks
-        _edges(ticks.values, (ticks.first, ticks.end, 0 if now is None else now), spans, edges)
+        moment = ticks.first, ticks.end, 0 if now is None else now
+        _edges(ticks.values, moment, spans, self._by_age if only is None else _ALONE, edges)
         rows, missing, whole = np.zeros(size, np.int64), np.zeros(size, np.int64), np.zeros(size, np.bool_)
         found = Found(np.full(size, np.nan), rows, missing, np.ones(size), whole, {})
         if only is not None:
@@ -134,7 +139,7 @@ class Lookups:
         column = self._columns[aggregate.column]
         span = np.array([_numbers(query.span)]).T.copy()
         edges = np.zeros((2, 1), np.int64)
-        _edges(self._ticks.values, (self._ticks.first, self._ticks.end, now), span, edges)
+        _edges(self._ticks.values, (self._ticks.first, self._ticks.end, now), span, _ALONE, edges)
         left, right = np.maximum(edges[:, 0], column.first).tolist()
         values = column.slice(left, right)
         present = np.flatnonzero(~np.isnan(values))
@@ -167,7 +172,7 @@ class Lookups:
             found.integer[places] = ring.integer and kind in _KEEP_INTEGERS
         if isinstance(ring, Column) and kind != "count":
             evaluate = _EVALUATE[kind if group.aggregate.algebra is None else "user"]
-            values = evaluate(self, group, (ring, lefts, rights, rows - missing, 0 if now is None else now))
+            values = evaluate(members.kept, group.aggregate, (ring, lefts, rights, rows - missing, 0 if now is None else now))
         else:
             values = (rows - missing).astype(np.float64)
             found.integer[places] = True
@@ -210,11 +215,10 @@ _KEEP_INTEGERS = ("sum", "min", "max", "first", "last", "quantile")  # integers 
 _Windows = tuple[Column, Ints, Ints, Ints, int]  # the column; where windows begin and end; how many numbers; now
 
 
-def _sums(lookups: Lookups, group: Group, windows: _Windows) -> Any:
+def _sums(index: Index | None, aggregate: Aggregate, windows: _Windows) -> Any:
     column, lefts, rights, counts, _ = windows
-    index = lookups.index(group)
     assert isinstance(index, Running)
-    if group.aggregate.kind == "avg":
+    if aggregate.kind == "avg":
         sums = index.averages(lefts, rights, counts)
     else:
         sums = index.lookup(lefts, rights)
@@ -226,41 +230,38 @@ def _sums(lookups: Lookups, group: Group, windows: _Windows) -> Any:
     return np.where(counts > 0, sums, np.nan)
 
 
-def _variances(lookups: Lookups, group: Group, windows: _Windows) -> Any:
+def _variances(index: Index | None, aggregate: Aggregate, windows: _Windows) -> Any:
     column, lefts, rights, counts, _ = windows
-    index = lookups.index(group)
     assert isinstance(index, Running)
-    found = variances(index, lefts, rights, counts, int(group.aggregate.parameter or 0))
+    found = variances(index, lefts, rights, counts, int(aggregate.parameter or 0))
     for kind in (PLUS_INFINITY, MINUS_INFINITY):
         infinite = column.count(kind, lefts, rights)
         if not isinstance(infinite, int):
             found = np.where(infinite > 0, np.nan, found)
-    return np.sqrt(found) if group.aggregate.kind == "stddev" else found
+    return np.sqrt(found) if aggregate.kind == "stddev" else found
 
 
-def _folds(lookups: Lookups, group: Group, windows: _Windows) -> Any:
+def _folds(index: Index | None, aggregate: Aggregate, windows: _Windows) -> Any:
     column, lefts, rights, counts, now = windows
-    index = lookups.index(group)
     if isinstance(index, Landmarks):
         found = index.lookup(column, lefts, rights, now)
     else:
         assert isinstance(index, BaseIntervals | RunningStates)
         found = index.lookup(column, lefts, rights)
-    if group.aggregate.algebra is not None and (counts == 0).any():  # what a stranger's ``lower`` makes of nothing is no answer
+    if aggregate.algebra is not None and (counts == 0).any():  # what a stranger's ``lower`` makes of nothing is no answer
         found[counts == 0] = np.nan if found.dtype.kind == "f" else None
     return found
 
 
-def _quantiles(lookups: Lookups, group: Group, windows: _Windows) -> Any:
+def _quantiles(index: Index | None, aggregate: Aggregate, windows: _Windows) -> Any:
     column, lefts, rights, counts, _ = windows
-    index = lookups.index(group)
     assert isinstance(index, SortedRuns)
-    share = group.aggregate.parameter or 0.0
+    share = aggregate.parameter or 0.0
     ranks = np.array([rank(share, count) for count in counts.tolist()], np.int64)
     return index.lookup(column, lefts, rights, ranks)
 
 
-_EVALUATE: dict[str, Callable[[Lookups, Group, _Windows], Any]] = {
+_EVALUATE: dict[str, Callable[[Index | None, Aggregate, _Windows], Any]] = {
     "sum": _sums,
     "avg": _sums,
     "variance": _variances,
@@ -278,19 +279,16 @@ def _numbers(span: Span) -> tuple[int, int, int]:
 
 
 @kernel
-def _edges(ticks: Ints, moment: tuple[int, int, int], spans: Ints, out: Ints) -> None:
-    """The positions at which windows begin and end, as far as they are held; fast where ages grow from one to the next."""
+def _edges(ticks: Ints, moment: tuple[int, int, int], spans: Ints, by_age: Ints, out: Ints) -> None:
+    """The positions at which windows begin and end, as far as they are held; each is looked for from the next younger on."""
     first, end, now = moment
     mask = ticks.size - 1
-    before, top = 0, end
-    for i in range(spans.shape[1]):
+    top = end
+    for i in by_age:
         older, newer = spans[1, i], spans[2, i]
         if spans[0, i] == 0:
             out[0, i], out[1, i] = max(end - older, first), max(end - max(newer, 0), first)
             continue
-        if older < before:
-            top = end
-        before = older
         step = 1
         while top - step >= first and ticks[(top - step) & mask] >= now - older:
             top -= step

@@ -17,7 +17,6 @@ from lately.core.answers import Answers
 from lately.core.codec import Reader, Writer, storable
 from lately.core.durations import Window
 from lately.core.errors import LatelyError, MergeError, QueryError
-from lately.core.estimate import Estimates
 from lately.core.keys import hash_keys
 from lately.core.stored_keys import read_keys, write_keys
 from lately.core.times import instant_of
@@ -77,6 +76,9 @@ class Partials:
         """The answers of all queries over all that was combined."""
         return {name: self[name] for name in self._queries}
 
+    def __repr__(self) -> str:
+        return f"Partials({', '.join(self._queries)}; now={self.now})"
+
     def __or__(self, other: Self) -> Self:
         return self._merge([other])
 
@@ -100,7 +102,7 @@ class Partials:
         for name in self._queries.keys() | other._queries.keys():
             one, two = self._queries.get(name), other._queries.get(name)
             if one is None or two is None or not _alike(one, two):
-                asks = [None if query is None else query.text for query in (one, two)]
+                asks = [None if q is None else f"{q.text}, {q.span.text(self._clock)}" for q in (one, two)]
                 raise MergeError(f"cannot combine: the query {name!r} is {asks[0]} in one and {asks[1]} in another; add alike")
             if not one.span.by_time:
                 raise MergeError(
@@ -186,7 +188,7 @@ def _members(query: Query, part: Partial) -> Answer:
         ((key, value) for key, value in part.state.items() if low <= value <= high), key=lambda pair: sign * pair[1]
     )
     values = np.array([value for _, value in passed], np.int64 if query.aggregate.kind == "count" else np.float64)
-    return Answer(Answers(KeyValue, [[key for key, _ in passed], Estimates(values, values, values, 1.0)]), len(passed))
+    return Answer(Answers(KeyValue, [[key for key, _ in passed], values]), len(passed))
 
 
 def _write_state(out: Writer, query: Query, state: Any) -> None:

@@ -52,8 +52,8 @@ def choose(aggregate: Aggregate, width: int, lookups: float, using: str | None, 
     base = lookups * _BASE_STEP * math.log2(max(width, 2))
     landmarks = lookups * _LANDMARK_LOOKUP + _LANDMARK_UPDATE
     better = base > landmarks * (1 / _INERTIA if present == L_INT else _INERTIA)
-    mix = f"{lookups:.2g} lookups an arrival at widths of about {width:,}"
-    return Choice(L_INT, f"{mix} outweigh its updates") if better else Choice(B_INT, f"{mix} do not outweigh updates of L-INT")
+    mix = f"{lookups:.2g} lookups an arrival, {width:,} wide"
+    return Choice(L_INT, f"{mix}: worth dearer updates") if better else Choice(B_INT, f"{mix}: too few for L-INT")
 
 
 def algorithms(aggregate: Aggregate) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from lately.exact.queries import Query
 from lately.exact.ring import Ring
 
 #: Arrivals and lookups after which the choices are looked at again; twice as many, up to a limit, each time that they stay.
-_SOON, _LATE = 2**14, 2**22
+_SOON, _LATE = 2**13, 2**15
 
 
 class Plans:

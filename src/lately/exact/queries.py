@@ -28,6 +28,11 @@ class Span:
     older: int
     newer: int | None
 
+    def text(self, clock: Window) -> str:
+        """The window as people say it."""
+        ages = [clock.text(age) if self.by_time else f"{age:,} arrivals" for age in (self.older, self.newer or 0)]
+        return f"last {ages[0]}" if self.newer is None else f"between {ages[0]} and {ages[1]} ago"
+
     @property
     def width(self) -> int:
         """How many ticks or arrivals it holds."""
@@ -69,7 +74,10 @@ def query_of(
             raise ParameterError(f"eps={eps!r}, exact={exact!r}: {what} is always exact; leave them out")
         return Query(name, what, span, using=using)
     if not isinstance(what, Condition):
-        raise ParameterError(f"cannot register {what!r}; give an aggregate such as lt.sum_('shares'), or a condition on one")
+        raise ParameterError(
+            f"cannot register {what!r}; give an aggregate such as lt.sum_('shares'), or a condition on one: >, >=, <, <= or "
+            "between(low, high)"
+        )
     if not isinstance(per, str) or not per:
         raise ParameterError(
             f"{what} is a condition on substreams, and per={per!r}; name the column of their keys: per='symbol'"
@@ -112,6 +120,8 @@ def span_of(clock: Window, last: Any, between: Any) -> Span:
         if older == 0:
             raise RangeError(f"last={last!r} is a window of nothing; give a length, such as {clock.text(60)!r}")
         return Span(by_time, older, None)
+    if isinstance(between, str):
+        raise RangeError(f"between={between!r}: give two ages, the older first, as in ('2m', '1m')")
     try:
         ends = [_age(clock, end, "between") for end in between]
         (by_time, older), (same, newer) = ends
@@ -137,7 +147,11 @@ def _age(clock: Window, value: Any, name: str) -> tuple[bool, int]:
     try:
         age = clock.length(value)
     except ParameterError as error:
-        raise RangeError(f"{name}: {error}; for a number of arrivals write lt.arrivals(1000)") from error
+        if "whole number of ticks" in str(error):
+            finer = f"build the Windows with a finer tick= than {clock.text(1)}"
+            raise RangeError(f"{name}={value!r} is no whole number of ticks; {finer}") from error
+        hint = "; for a number of arrivals write lt.arrivals(1000)" if isinstance(value, int) else ""
+        raise RangeError(f"{name}: {error}{hint}") from error
     if not 0 <= age <= 2**40:
         raise RangeError(f"{name}={value!r} is negative, or more than 2**40 ticks; give an age, such as {clock.text(60)!r}")
     return True, age

@@ -143,13 +143,13 @@ def read_filters(source: Reader, filters: Filters, now: int | None) -> None:
         names = read_keys(source)
         last = (now or 0) - source.integers(0, longest)
         source.check(last.size == len(names) and (now is not None or not names), "not one tick for each key")
-        source.fits(1000 * len(names) * (1 + len(shared)))
+        source.fits(200 * len(names) * (1 + len(shared)))
         ids = substreams.take(column_of(names), last) if names else np.empty(0, np.int64)
         source.check(np.unique(ids).size == ids.size, "a key twice")
         for index in shared:
             index.lost = source.maybe(-_FAR, _FAR)
             if isinstance(index.index, Collective):
-                index.index.read(source, ids, now or 0, substreams.last)
+                index.index.read(source, ids, now or 0)
             else:
                 _read_maxima(source, index, ids, now or 0)
 

@@ -4,14 +4,12 @@ The difference is exact; what is rounded is the variance, once it is divided. A 
 loses nothing.
 """
 
-from typing import Any
-
 import numpy as np
 
 from lately.core.columns import Ints
-from lately.core.jit import helper, kernel
+from lately.core.jit import kernel
 from lately.exact.column import Floats
-from lately.exact.fixed_point import Words, rounded
+from lately.exact.fixed_point import Words, rounded, subtract
 from lately.exact.running import Running
 
 _0, _1, _SIGN = np.uint64(0), np.uint64(1), np.uint64(63)
@@ -41,8 +39,8 @@ def _spreads(words: Words, squares: Words, windows: tuple[Ints, Ints, Ints], uni
     room = np.empty(size, np.uint64)
     limbs, product = np.empty(2 * words.shape[1], np.uint64), np.empty(2 * size, np.uint64)
     for i in range(lefts.size):
-        _subtract(words, lefts[i], rights[i], total)
-        _subtract(squares, lefts[i], rights[i], total_of_squares)
+        subtract(words, lefts[i], rights[i], total)
+        subtract(squares, lefts[i], rights[i], total_of_squares)
         if total[total.size - 1] >> _SIGN != _0:
             carry = _1
             for j in range(total.size):
@@ -74,15 +72,3 @@ def _spreads(words: Words, squares: Words, windows: tuple[Ints, Ints, Ints], uni
             room[j] = result - borrow
             borrow = over | np.uint64(result < borrow)
         out[i] = rounded(room, unit)
-
-
-@helper
-def _subtract(words: Words, left: Any, right: Any, out: Words) -> None:
-    mask = words.shape[0] - 1
-    borrow = _0
-    for j in range(words.shape[1]):
-        minuend, part = words[right & mask, j], words[left & mask, j]
-        result = minuend - part
-        over = np.uint64(minuend < part)
-        out[j] = result - borrow
-        borrow = over | np.uint64(result < borrow)

@@ -8,9 +8,9 @@ share its values. An arrival that is late but not too late is put in its place: 
 and put back behind it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
-from typing import Any, ClassVar, Literal, NamedTuple, Self
+from typing import Any, ClassVar, Literal, NamedTuple, NoReturn, Self
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from lately.core import codec
 from lately.core.answers import Answers
 from lately.core.codec import Reader, Writer, storable
 from lately.core.durations import Duration, Window
-from lately.core.errors import FormatError, InputError, LatelyError, ParameterError, QueryError
+from lately.core.errors import FormatError, InputError, LatelyError, MergeError, ParameterError, QueryError
 from lately.core.jit import tell_if_cold
 from lately.core.times import instant_of, tick_of
 from lately.exact import stored
@@ -67,7 +67,12 @@ class Windows:
 
     def __init__(self, *, tick: Duration = "1s", lateness: Duration | None = None) -> None:
         tell_if_cold()
-        self._clock = Window.of(tick, tick)
+        try:
+            self._clock = Window.of(tick, tick)
+        except ParameterError as error:
+            raise ParameterError(
+                f"tick={tick!r}: give a length of time such as '1s', or an integer if times are integers"
+            ) from error
         self._history = History()
         try:
             self._history.lateness = 0 if lateness is None else self._clock.length(lateness)
@@ -163,6 +168,7 @@ class Windows:
     def update(self, columns: Any, times: Any = None) -> None:
         """Take a batch: columns by name (dict, Arrow, pandas, polars; a scalar is a column of one), and the time of each row.
 
+        ``times`` may be the name of a column.
         Rows in any order are sorted by time. One older than what was seen, less ``lateness``, is refused and counted in
         ``late``. A stream without times has windows of arrivals only. A wrong batch is refused whole.
         """
@@ -229,10 +235,13 @@ class Windows:
         """The answers of all queries, now, in one pass."""
         asked = self._arranged()
         answers = WindowAnswers(asked.names, self._lookups.find(self._now))
-        return answers.with_others({query.name: self._filters.answer(query, self._now) for query in asked.filters})
+        filters = {query.name: self._filters.answer(query, self._now) for query in asked.filters}
+        return answers.with_others(filters, self.queries)
 
-    def partials(self) -> Partials:
-        """What this site contributes to each query, to be combined with the partials of others at the same moment.
+    def partials(self, names: Iterable[str] | None = None) -> Partials:
+        """What this site contributes to each query, or to some, to be combined with the partials of others at the same moment.
+
+        Windows of arrivals do not combine, and approximate filters have no partials: leave them out by naming the others.
 
         >>> import lately as lt
         >>> w = lt.Windows()
@@ -242,7 +251,7 @@ class Windows:
         Answer(5, 4 rows)
         """
         self._arranged()
-        queries = list(self._queries.values())
+        queries = [self._query(name) for name in (self.queries if names is None else names)]
         return Partials(self._clock, self._now, queries, [self._partial(query) for query in queries])
 
     def _partial(self, query: Query) -> Partial:
@@ -252,6 +261,16 @@ class Windows:
         rows, missing, covered = int(found.rows[0]), int(found.missing[0]), float(found.covered[0])
         state = rows - missing if query.aggregate.kind == "count" else self._lookups.state(query, self._now)
         return Partial(state, rows, missing, covered, bool(found.integer[0]))
+
+    def __repr__(self) -> str:
+        held = self._history.ticks.end - self._history.ticks.first
+        return f"Windows({len(self)} queries, now={self.now}, {held:_} arrivals held)"
+
+    def _repr_html_(self) -> str:
+        return self.answers()._repr_html_()
+
+    def _merge(self, others: Any) -> NoReturn:
+        raise MergeError("Windows are not merged; combine what they contribute: lt.merge([w.partials() for w in sites])")
 
     # -- bytes ---------------------------------------------------------------------------------------------------------
 
@@ -340,9 +359,7 @@ class Windows:
         return self._asked
 
     def _explained(self, query: Query) -> _Explained:
-        span, text = query.span, self._clock.text
-        ages = [text(a) if span.by_time else f"{a:,} arrivals" for a in (span.older, span.newer or 0)]
-        window = f"last {ages[0]}" if span.newer is None else f"between {ages[0]} and {ages[1]} ago"
+        window = query.span.text(self._clock)
         if query.condition is not None:
             algorithm, shared, why = self._filters.explain(query)
             return _Explained(query.name, query.text, window, algorithm, shared, why)
