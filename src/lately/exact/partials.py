@@ -40,7 +40,7 @@ class Partials:
     ...     site.add("mean", lt.avg("x"), last="1m")
     ...     site.update({"x": values}, 100)
     >>> lt.merge([site.partials() for site in sites])["mean"]
-    Answer(3, 3 rows)
+    Answer(3.0, 3 rows)
     """
 
     FAMILY: ClassVar[int]
