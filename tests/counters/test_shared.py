@@ -12,6 +12,7 @@ from streams import Stream, cuts, epsilons, make, spans, streams
 
 from lately.core.codec import Reader, Writer
 from lately.core.plan import shared_capacity
+from lately.counters import shared
 from lately.counters.shared import SharedWave
 from lately.counters.shared_row import phases
 
@@ -447,3 +448,17 @@ def test_what_left_the_window_makes_room():
     assert array.at(1900).levels[0] == 0
     (low,), (value,), (high,) = array.all_since(1900)
     assert low == value == high == size
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_few_cells_are_told_the_same_with_a_table_of_their_own(seed, monkeypatch):
+    rng = np.random.default_rng(seed)
+    cells, size = int(rng.integers(1, 60)), int(rng.integers(1, 4_000))
+    array = SharedWave(cells=cells, span=10**6, eps=float(rng.choice([0.5, 0.1, 0.02])))
+    array.add(rng.integers(0, cells, size).astype(np.uint32), np.sort(rng.integers(10, 1000, size)).astype(np.uint32))
+    asked, since = rng.integers(0, cells, 9).astype(np.uint32), int(rng.integers(1, 1000))
+    answers = []
+    for few in (0, 10**9):  # a table of the cells asked for; one of all
+        monkeypatch.setattr(shared, "_FEW", few)
+        answers.append([column.tolist() for column in array.since(asked, since)])
+    assert answers[0] == answers[1]

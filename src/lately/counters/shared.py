@@ -29,6 +29,7 @@ from lately.counters.shared_row import Row, room
 #: Slack is kept as the newest stamp at which it exceeded each of these: a quarter of an octave apart.
 _STEPS = np.unique(np.floor(2 ** (np.arange(4 * 63) / 4))).astype(np.int64)
 _32, _LOW = np.uint64(32), np.uint64(2**32 - 1)
+_FEW = 16  # so many notes a cell asked for, and a table of those cells alone is the faster
 
 
 class Snapshot:
@@ -54,13 +55,16 @@ class Snapshot:
 
     def raw(self, cells: Cells) -> Bounds:
         """Bounds, with values that are right on average and may therefore lie outside of them."""
-        if self._tables is None:
-            size = 1 << max(2, (2 * self._notes[0].size).bit_length())
-            self._tables = np.full(size, kernels.NO_CELL), np.zeros(size, np.uint64)
-            kernels.tabulate(*self._notes, *self._tables)
+        tables = self._tables
+        if tables is None and _FEW * cells.size < self._notes[0].size:
+            tables = _table(4 * cells.size)  # of these cells alone: it stays in the processor's cache
+            kernels.tabulate_only(*self._notes, cells, *tables)
+        elif tables is None:
+            tables = self._tables = _table(2 * self._notes[0].size)
+            kernels.tabulate(*self._notes, *tables)
         bounds = Bounds(*(np.empty(cells.size, np.int64) for _ in range(3)))
         array = self._array
-        kernels.look_up(cells, self._tables, array.n, np.uint64(array.height), self._rows, bounds)
+        kernels.look_up(cells, tables, array.n, np.uint64(array.height), self._rows, bounds)
         return bounds
 
     def raw_all(self) -> Bounds:
@@ -75,6 +79,12 @@ class Snapshot:
     @property
     def _rows(self) -> tuple[Any, ...]:
         return self._array.starts, self.levels, self.slack
+
+
+def _table(entries: int) -> tuple[Any, Any]:
+    """An empty table of open addresses with at least so many."""
+    size = 1 << max(2, entries.bit_length())
+    return np.full(size, kernels.NO_CELL), np.zeros(size, np.uint64)
 
 
 class SharedWave(CounterArray):

@@ -255,6 +255,17 @@ def tabulate(cells: Any, runs: Any, keys: Any, sums: Any) -> None:
 
 
 @kernel
+def tabulate_only(cells: Any, runs: Any, asked: Any, keys: Any, sums: Any) -> None:
+    """The same for the cells that are asked for, and no others."""
+    for cell in asked:
+        keys[_place(cell, keys)] = cell
+    for i in range(cells.size):
+        at = _place(cells[i], keys)
+        if keys[at] == cells[i]:
+            sums[at] += runs[i]
+
+
+@kernel
 def add_up(cells: Any, runs: Any, sums: Any) -> None:
     """Sum the runs of each cell in a place of its own."""
     for i in range(cells.size):
