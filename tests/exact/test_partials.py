@@ -1,5 +1,6 @@
 """Partial results of several sites, combined: the answers that one Windows over all of them gives."""
 
+import dataclasses
 import pickle
 
 import exact_cases
@@ -158,3 +159,20 @@ def test_states_that_are_no_numbers_combine_but_are_not_stored():
     assert (part | part)["q"].value == "1.0 1.0 "
     with pytest.raises(lt.LatelyError, match=r"'q' has the state '1.0 '"):
         part.to_bytes()
+
+
+def test_a_forged_state_of_a_users_aggregate_is_refused():
+    pair = lt.aggregate(
+        "pair",
+        lift=lambda x: (x, 1.0),
+        combine=lambda a, b: (a[0] + b[0], a[1] + b[1]),
+        lower=lambda s: s[0],
+        identity=(0.0, 0.0),
+    )
+    part = _site(what=pair("x")).partials()
+    assert lt.from_bytes(part.to_bytes())["q"].value == 1.0
+    for state in ((1.0,), (1.0, 1.0, 1.0), 1.0):
+        forged = lt.from_bytes(part.to_bytes())
+        forged._parts["q"] = dataclasses.replace(forged._parts["q"], state=state)
+        with pytest.raises(lt.FormatError, match="a state that is not one of 'pair'"):
+            lt.from_bytes(forged.to_bytes())

@@ -10,6 +10,9 @@ from numpy.typing import NDArray
 from lately.core.answers import Answers
 from lately.core.estimate import data_frame, percent
 
+#: Whole numbers below this are floats without rounding; answers from it on are not called integers.
+EXACT = 2**53
+
 
 class KeyValue(NamedTuple):
     """A substream and its aggregate: a number, or of an approximate filter an ``Estimate``."""
@@ -110,7 +113,7 @@ class WindowAnswers(Mapping[str, Answer]):
             value = None if isinstance(value, float) and value != value else value
         else:
             plain = float(self.value[i])
-            value = None if plain != plain else int(plain) if self._integer[i] and abs(plain) < 2**63 else plain
+            value = None if plain != plain else int(plain) if self._integer[i] and abs(plain) < EXACT else plain
         return Answer(value, int(self.rows[i]), int(self.missing[i]), float(self.covered[i]))
 
     def with_others(self, answers: Mapping[str, Answer], names: Sequence[str]) -> "WindowAnswers":

@@ -73,11 +73,6 @@ class Column(Ring):
                 index.extend(self, start)
         return anew
 
-    def lay(self) -> None:
-        """Lay all indexes anew."""
-        for index in (*self.indexes.values(), *self._tallies.values()):
-            index.lay(self)
-
     def count(self, kind: int, lefts: Ints, rights: Ints) -> Ints | int:
         """How many of the values at ``lefts[i]..rights[i]`` are no numbers, of this kind; 0 if none is anywhere."""
         tally = self._tallies.get(kind)

@@ -35,12 +35,12 @@ class Shared:
         else:
             self.index = Collective(weighted=kind == "sum", eps=query.eps)
 
-    def find(self, query: Query, now: int, *, values: bool = True) -> Matches:
+    def find(self, query: Query, now: int) -> Matches:
         """The substreams that pass the query's condition now."""
         assert query.condition is not None
         since, low, high = now - query.span.older, query.condition.low, query.condition.high
         if isinstance(self.index, Collective):
-            return self.index.find(since, low, high, values=values)
+            return self.index.find(since, low, high)
         ids, found = self.index.lookup(since, low, high)
         return Matches(ids, found, found)
 

@@ -21,7 +21,7 @@ from lately.core.keys import hash_keys
 from lately.core.stored_keys import read_keys, write_keys
 from lately.core.times import instant_of
 from lately.exact.algebra import Moments, Seen
-from lately.exact.answer import Answer, KeyValue
+from lately.exact.answer import EXACT, Answer, KeyValue
 from lately.exact.partial import Partial
 from lately.exact.queries import Query
 from lately.exact.stored import read_queries, write_queries
@@ -68,7 +68,7 @@ class Partials:
         value = numbers if query.aggregate.kind == "count" else query.aggregate.states.lower(part.state) if numbers else None
         if value is not None and value != value:
             value = None
-        if part.integer and isinstance(value, float) and abs(value) < 2**63:
+        if part.integer and isinstance(value, float) and abs(value) < EXACT:
             value = int(value)
         return Answer(value, part.rows, part.missing, part.covered)
 
@@ -107,7 +107,7 @@ class Partials:
             if not one.span.by_time:
                 raise MergeError(
                     f"the query {name!r} has a window of arrivals: which of two sites' arrivals are the last overall is in "
-                    "neither; use a window of time, such as last='5m'"
+                    "neither; use a window of time, such as last='5m', or leave it out: w.partials([names of the others])"
                 )
 
     # -- bytes ---------------------------------------------------------------------------------------------------------
@@ -246,6 +246,10 @@ def _read_state(source: Reader, query: Query, count: int) -> Any:
         return value if known else None
     several, parts = source.choice(0, 1), source.f64s().tolist()
     source.check(several == 1 or len(parts) == 1, "a state of too many parts")
+    identity = query.aggregate.states.identity
+    if isinstance(identity, int | float) or (isinstance(identity, tuple) and identity):  # other states may be of any size
+        alike = len(parts) == len(identity) if isinstance(identity, tuple) else several == 0
+        source.check(alike and several == isinstance(identity, tuple), f"a state that is not one of {query.aggregate.kind!r}")
     return tuple(parts) if several else parts[0]
 
 

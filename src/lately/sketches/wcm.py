@@ -9,6 +9,7 @@ a cell knows to be inside the window and what may be. They are wide where the gu
 """
 
 import math
+from abc import abstractmethod
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any, Self
@@ -102,9 +103,9 @@ class WcmSketch(WindowedCountMin[WcmShape]):
         return self._begin_rows(shape.size, shape.seed, shape, parts)
 
     @classmethod
+    @abstractmethod
     def _new_cells(cls, shape: WcmShape) -> CounterArray:
         """Empty cells of its kind."""
-        raise NotImplementedError
 
     @classmethod
     def _new_total(cls, shape: WcmShape) -> CounterArray:
