@@ -1,6 +1,7 @@
 """Slow and obvious twins of the fast code. Nothing here knows a trick; every line can be checked by eye."""
 
 import functools
+import itertools
 import math
 from collections import Counter
 from dataclasses import dataclass, field
@@ -130,6 +131,45 @@ def count_min(frequencies, words, width):
         for row, word in enumerate(words):
             table[row, cell(key, word, width)] += count
     return table
+
+
+def polynomial(hashed, coefficients):
+    """A cubic polynomial modulo 2^61 - 1, in Python's integers."""
+    a, b, c, d = (int(word) for word in coefficients)
+    return (a * hashed**3 + b * hashed**2 + c * hashed + d) % (2**61 - 1)
+
+
+def signed_cell(hashed, coefficients, width):
+    """(bucket, sign) of a hashed key in one row of a Fast-AMS sketch."""
+    value = polynomial(hashed, coefficients)
+    return ((value >> 29) * width) >> 32, -1 if value % 2 else 1
+
+
+def fast_ams(frequencies, coefficients, width, signed=True):
+    """The Fast-AMS table of known frequencies; without signs it tells how many arrivals meet in each cell."""
+    table = np.zeros((len(coefficients), width), np.int64)
+    for key, count in frequencies.items():
+        for row, words in enumerate(coefficients):
+            bucket, sign = signed_cell(key_hash(key), words, width)
+            table[row, bucket] += count * (sign if signed else 1)
+    return table
+
+
+def ams(frequencies, coefficients, width, depth):
+    """The AMS table of known frequencies: a polynomial for each 61 cells of a row, and each of its bits a sign."""
+    table = np.zeros((depth, width), np.int64)
+    for row in range(depth):
+        words = coefficients[row * len(coefficients) // depth : (row + 1) * len(coefficients) // depth]
+        for key, count in frequencies.items():
+            for cell in range(width):
+                minus = polynomial(key_hash(key), words[cell // 61]) >> cell % 61 & 1
+                table[row, cell] += -count if minus else count
+    return table
+
+
+def inner_product(left, right):
+    """The sum over all keys of the product of their frequencies."""
+    return sum(count * right.get(key, 0) for key, count in left.items())
 
 
 def hoeffding(trials, p, doubt=1e-9):
@@ -417,3 +457,115 @@ def agrees(aggregate, value, expected, ulps=4):
     if aggregate.kind in ("avg", "variance", "stddev"):
         return abs(value - expected) <= ulps * math.ulp(expected)
     return value == expected
+
+
+# -- safe zones of monitors --------------------------------------------------------------------------------------------
+
+
+def golden(function, low, high, steps=120):
+    """The least value of a function with one minimum between two places, by golden sections."""
+    cut = (math.sqrt(5) - 1) / 2
+    left, right = high - cut * (high - low), low + cut * (high - low)
+    at_left, at_right = function(left), function(right)
+    for _ in range(steps):
+        if at_left < at_right:
+            high, right, at_right = right, left, at_left
+            left = high - cut * (high - low)
+            at_left = function(left)
+        else:
+            low, left, at_left = left, right, at_right
+            right = low + cut * (high - low)
+            at_right = function(right)
+    return min(at_left, at_right)
+
+
+def hyperbola_distance(alpha, beta, tau):
+    """How far a point is from p·q = tau: every p of a dense grid, and the best ones refined."""
+    if tau == 0:
+        return min(abs(alpha), abs(beta))  # two straight lines
+    size = abs(alpha) + abs(beta) + math.sqrt(abs(tau))
+    grid = np.log(size) + np.linspace(-46, 46, 4001)  # e^±46 is 10^±20
+    best = math.inf
+    for sign in (1, -1):
+
+        def distance(power, sign=sign):
+            p = sign * np.exp(power)
+            return np.hypot(p - alpha, tau / p - beta)
+
+        for i in np.argsort(distance(grid))[:3]:
+            best = min(best, golden(distance, grid[max(i - 1, 0)], grid[min(i + 1, grid.size - 1)]))
+    return float(best)
+
+
+def row_holds(form, row, point):
+    """Whether a row of a zone holds, as its form is written down."""
+    if form == "linear":
+        return point[0] <= row[0]
+    (a, b, room), (x, y) = row, point
+    return a * x + b * y + (x * y if form == "bilinear" else 0) <= room
+
+
+def zone_holds(form, rows, quorum, points):
+    """Whether enough rows hold."""
+    return sum(row_holds(form, row, point) for row, point in zip(rows, points, strict=True)) >= quorum
+
+
+def row_break(form, row, point):
+    """(distance, place) of the nearest place where a row has no room left, by looking in all directions; infinite if none."""
+    point = np.asarray(point, float)
+    if form == "linear":
+        return max(row[0] - point[0], 0.0), np.maximum(row[:1], point)
+    a, b, room = row
+    x, y = point
+    if a * x + b * y + (x * y if form == "bilinear" else 0) >= room:
+        return 0.0, point
+
+    def reach(angle):
+        """How far to go before room is used up: the least root ≥ 0 of square·t² + slope·t = left."""
+        c, s = np.cos(angle), np.sin(angle)
+        bend = 1.0 if form == "bilinear" else 0.0
+        slope, square, left = a * c + b * s + bend * (x * s + y * c), bend * c * s, room - a * x - b * y - bend * x * y
+        with np.errstate(all="ignore"):
+            under = slope * slope + 4 * square * left
+            root = 2 * left / (slope + np.sqrt(np.maximum(under, 0)))
+        return np.where((under >= 0) & (root >= 0) & np.isfinite(root), root, np.inf)
+
+    turn = np.linspace(0, 2 * np.pi, 2881)
+    found = reach(turn)
+    if not np.isfinite(found).any():
+        return math.inf, np.full(2, math.inf)
+    best = (math.inf, 0.0)
+    for start in turn[np.argsort(found)[:3]]:
+        wide, angle = turn[1], start
+        for _ in range(8):  # look closer and closer
+            near = angle + np.linspace(-wide, wide, 41)
+            angle, wide = near[np.argmin(reach(near))], wide / 15
+        best = min(best, (float(reach(angle)), float(angle)))
+    return best[0], point + best[0] * np.array([math.cos(best[1]), math.sin(best[1])])
+
+
+def zone_break(form, rows, quorum, points):
+    """(distance, place) of the nearest place where too few rows hold, trying every set of rows that may break."""
+    each = [row_break(form, row, point) for row, point in zip(rows, points, strict=True)]
+    breaking = len(rows) - quorum + 1
+    distance, chosen = min(
+        (math.sqrt(sum(each[i][0] ** 2 for i in chosen)), chosen)
+        for chosen in itertools.combinations(range(len(rows)), breaking)
+    )
+    place = np.array(points, float)
+    for i in chosen:
+        place[i] = each[i][1]
+    return distance, place
+
+
+def rise_and_fall(now, told, rows, signed):
+    """How far each row of numbers has drifted: what rose and what fell, or both at once where numbers have signs."""
+    drift = (np.asarray(now, float) - np.asarray(told, float)).reshape(rows, -1)
+    if signed:
+        return np.array([[math.sqrt(sum(x * x for x in row)) for row in drift]])
+    return np.array(
+        [
+            [math.sqrt(sum(x * x for x in row if x > 0)) for row in drift],
+            [math.sqrt(sum(x * x for x in row if x < 0)) for row in drift],
+        ]
+    )

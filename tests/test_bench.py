@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from lately import __version__, cli
 
 ROOT = Path(__file__).parent.parent
-NAMES = ("speed", "memory", "error", "merge", "questions", "wcm", "windows", "start")
+NAMES = ("speed", "memory", "error", "merge", "questions", "wcm", "windows", "monitors", "start")
 
 
 @pytest.fixture(autouse=True)
@@ -59,7 +59,7 @@ def assert_complete(report):
 
 def test_these_are_all_benchmarks():
     assert [name.value for name in cli.Benchmark] == [*NAMES, "all"]
-    helpers = {"__init__", "data", "registered", "report", "substreams", "timing"}
+    helpers = {"__init__", "checks", "data", "registered", "report", "substreams", "timing"}
     assert {path.stem for path in (ROOT / "bench").glob("*.py")} == {*NAMES, *helpers}
 
 

@@ -261,6 +261,11 @@ def plain(seed=9):
     return table
 
 
+def turned(sketch):
+    sketch.update(["a", "b", "a"], counts=[5, 2, -7])
+    return sketch
+
+
 THINGS = {
     "a sketch of waves": lambda: filled(sketch(query="inner", merge_height=2)),
     "a sketch of histograms": lambda: filled(sketch(counter="exphist", window=1000, tick=10)),
@@ -282,6 +287,9 @@ THINGS = {
     "a simple Count-Min": lambda: filled(lt.SimpleCountMin(window="1h", eps=0.1, delta=0.1)),
     "a proportional Count-Min": lambda: filled(lt.ProportionalCountMin(window="1h", eps=0.1, delta=0.1)),
     "a splitting Count-Min": lambda: filled(lt.SplitterCountMin(window="1h", eps=0.1, delta=0.1, tau=0.1, mu=2)),
+    "an AMS sketch": lambda: turned(lt.AmsSketch(eps=0.5, delta=0.2, seed=8)),
+    "a Fast-AMS sketch": lambda: turned(lt.FastAmsSketch(eps=0.2, delta=0.01)),
+    "a windowed AMS sketch": lambda: filled(lt.WindowedAmsSketch(window="1h", eps=0.5, delta=0.3, counter="exphist")),
     "windows": lambda: registered(exact_cases.filters()),
     "windows without arrivals": exact_cases.windows,
     "partial results": lambda: registered(exact_cases.filters()).partials(),
@@ -322,6 +330,10 @@ def test_inspect_as_json_tells_the_facts(thing, tmp_path):
             }  # fmt: skip
         return
     assert facts["bytes in memory"] == lt.from_bytes(blob).nbytes
+    if isinstance(thing, lt.AmsSketch | lt.FastAmsSketch):
+        names = ("eps", "delta", "width", "depth", "seed", "total", "weight")
+        assert [facts[name] for name in names] == [getattr(thing, name) for name in names]
+        return
     if isinstance(thing, lt.CountMin):
         assert [facts[name] for name in ("delta", "width", "depth", "seed", "error")] == [
             thing.delta, thing.width, thing.depth, thing.seed, thing.error,
@@ -331,7 +343,7 @@ def test_inspect_as_json_tells_the_facts(thing, tmp_path):
     assert (facts["window"], facts["eps"], facts["late"]) == (repr(thing.window), thing.eps, thing.late)
     total = thing.count() if isinstance(thing, lt.WindowCounter) else thing.total()
     assert facts["arrivals in window"] == {"value": total.value, "low": total.low, "high": total.high}
-    if isinstance(thing, lt.EcmSketch):
+    if isinstance(thing, lt.EcmSketch | lt.WindowedAmsSketch):
         assert [facts[name] for name in ("delta", "counter", "width", "depth", "merges")] == [
             thing.delta, thing.counter, thing.width, thing.depth, thing.merges,
         ]  # fmt: skip

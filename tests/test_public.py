@@ -6,11 +6,18 @@ import inspect
 import pytest
 
 import lately as lt
+from lately import monitor
+
+#: Everything that users are told of.
+PUBLIC = {name: getattr(lt, name) for name in lt.__all__} | {
+    f"monitor.{name}": getattr(monitor, name) for name in monitor.__all__
+}
 
 
 def test_the_public_names_are_sorted_and_exist():
     assert list(lt.__all__) == sorted(lt.__all__)
     assert all(hasattr(lt, name) for name in lt.__all__)
+    assert list(monitor.__all__) == sorted(monitor.__all__)
 
 
 def test_nothing_public_is_left_out():
@@ -18,9 +25,9 @@ def test_nothing_public_is_left_out():
     assert ours == set(lt.__all__)
 
 
-@pytest.mark.parametrize("name", lt.__all__)
+@pytest.mark.parametrize("name", PUBLIC)
 def test_every_public_name_has_an_example_that_runs(name):
-    thing = getattr(lt, name)
+    thing = PUBLIC[name]
     text = inspect.getdoc(thing)
     assert text
     # An error needs no example: it is what refused calls raise.
@@ -30,9 +37,9 @@ def test_every_public_name_has_an_example_that_runs(name):
     assert all(example.source.strip() for example in examples)
 
 
-@pytest.mark.parametrize("name", [n for n in lt.__all__ if inspect.isclass(getattr(lt, n))])
+@pytest.mark.parametrize("name", [name for name, thing in PUBLIC.items() if inspect.isclass(thing)])
 def test_every_public_method_is_explained(name):
-    thing = getattr(lt, name)
+    thing = PUBLIC[name]
     for method, value in vars(thing).items():
         if not method.startswith("_") and (inspect.isfunction(value) or isinstance(value, property | classmethod)):
             assert inspect.getdoc(getattr(thing, method)), f"{name}.{method} has no docstring"

@@ -31,7 +31,7 @@ STREAMS = ("test_tally", "test_dyadic", "test_candidates", "test_quantiles", "te
     ("folder", "without"),
     [
         ("counters", (*LONG, "loses_nothing and randwave", "batches and randwave", "rebasing and randwave", "test_shared")),
-        ("sketches", (*LONG, "within_the_plan", *STREAMS)),
+        ("sketches", (*LONG, "within_the_plan", "long_range", *STREAMS)),
         ("laws", (*LONG, "randwave", "commutes", "disjoint")),
         ("exact", ("long_stream", "do_not_leak", "wild_values", "test_user_aggregates", "test_planner", "user_")),
     ],

@@ -46,17 +46,20 @@ from lately.exact.answer import Answer, WindowAnswers
 from lately.exact.partials import Partials
 from lately.exact.windows import Windows
 from lately.monitor.distcm import DistributedCountMin
+from lately.sketches.ams import AmsSketch, FastAmsSketch
 from lately.sketches.countmin import CountMin
 from lately.sketches.dyadic import Dyadic
 from lately.sketches.ecm import EcmSketch
 from lately.sketches.quantiles import Quantiles
 from lately.sketches.topk import TopK
 from lately.sketches.wcm import PerfectCountMin, ProportionalCountMin, SimpleCountMin, SplitterCountMin
+from lately.sketches.windowed_ams import WindowedAmsSketch
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Aggregate",
+    "AmsSketch",
     "Answer",
     "Answers",
     "CountMin",
@@ -67,6 +70,7 @@ __all__ = [
     "Estimates",
     "Exact",
     "ExponentialHistogram",
+    "FastAmsSketch",
     "FormatError",
     "InputError",
     "LatelyError",
@@ -86,6 +90,7 @@ __all__ = [
     "Wave",
     "WindowAnswers",
     "WindowCounter",
+    "WindowedAmsSketch",
     "Windows",
     "aggregate",
     "arrivals",

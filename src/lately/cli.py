@@ -51,6 +51,7 @@ class Benchmark(StrEnum):
     questions = "questions"
     wcm = "wcm"
     windows = "windows"
+    monitors = "monitors"
     start = "start"
     all = "all"
 
@@ -174,7 +175,9 @@ def _facts(blob: bytes) -> dict[str, Any]:
         said = {name: _said(answer) for name, answer in thing.answers().items()}
         where = {"late": thing.late, "bytes in memory": thing.nbytes} if isinstance(thing, lt.Windows) else {}
         return facts | {"now": _plain_time(thing.now), "queries": said, **where, "bytes on disk": len(blob)}
-    if isinstance(thing, lt.CountMin):
+    if isinstance(thing, lt.AmsSketch | lt.FastAmsSketch):
+        facts |= {name: getattr(thing, name) for name in ("eps", "delta", "width", "depth", "seed", "total", "weight")}
+    elif isinstance(thing, lt.CountMin):
         facts |= {"delta": thing.delta, "width": thing.width, "depth": thing.depth, "seed": thing.seed, "error": thing.error}
         facts |= {"arrivals": thing.total}
     else:
@@ -207,10 +210,12 @@ def _made_of(thing: Any) -> dict[str, Any]:
     shape = thing._shape
     if isinstance(thing, lt.WindowCounter):
         return {"counter": shape.counter}
-    if isinstance(thing, lt.EcmSketch | lt.TopK):
+    if isinstance(thing, lt.EcmSketch | lt.WindowedAmsSketch | lt.TopK):
         cells = {"width": thing.width, "depth": thing.depth, "seed": shape.seed}
         if isinstance(thing, lt.TopK):
             return {"k": shape.k, "phi": shape.line, **cells}
+        if isinstance(thing, lt.WindowedAmsSketch):
+            return {"counter": shape.counter, **cells}
         return {"counter": shape.counter, "query": shape.query, **cells}
     if isinstance(thing, WcmSketch):
         splits = {"tau": shape.tau, "mu": shape.mu} if isinstance(thing, lt.SplitterCountMin) else {}
@@ -265,7 +270,7 @@ def _bench_folder() -> Path:
 def bench(
     name: Annotated[
         Benchmark,
-        typer.Argument(metavar="NAME", help="speed, memory, error, merge, questions, wcm, windows, start, or all of them."),
+        typer.Argument(metavar="NAME", help="speed, memory, error, merge, questions, wcm, windows, monitors, start, or all."),
     ],
     as_json: Json = False,
     data: Annotated[Path | None, typer.Option(help="A Parquet file with the columns ts and key, and perhaps value.")] = None,

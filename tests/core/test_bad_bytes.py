@@ -38,6 +38,7 @@ def _build_wcm(kind, merge_height=0, **options):
     return kind(eps=0.5, delta=0.4, **options)
 
 
+_LINEAR = (lt.AmsSketch, lt.FastAmsSketch)
 _WCM = (lt.PerfectCountMin, lt.SimpleCountMin, lt.ProportionalCountMin, lt.SplitterCountMin)
 
 
@@ -135,7 +136,24 @@ def specimens():
     exact_cases.feed(late, rng.integers(0, 60, 60), rng.integers(0, 120, 60))
     exact_cases.feed(last, rng.integers(0, 60, 60), None)
     made |= {"windows-late": late, "windows-arrivals": last}
+    made |= _signed()
     return {name: thing.to_bytes() for name, thing in made.items()}
+
+
+def _signed():
+    """AMS sketches, plain and over a window."""
+    made = {}
+    rng = np.random.default_rng(8)
+    for name, kind in (("ams", lt.AmsSketch), ("fast", lt.FastAmsSketch)):
+        signed = kind(eps=0.8, delta=0.05)
+        made[f"{name}-empty"] = signed.copy()
+        signed.update(rng.integers(0, 9, 300), counts=rng.integers(-9, 10, 300))
+        made |= {f"{name}-full": signed, f"{name}-merged": signed | signed, f"{name}-nothing": signed - signed}
+    keys, times = rng.integers(0, 9, 300), np.sort(rng.integers(1000, 1400, 300))
+    for name, counter in (("lately", "wave"), ("lately-exphist", "exphist"), ("lately-exact", "exact")):
+        build = functools.partial(lt.WindowedAmsSketch, eps=0.9, delta=0.4, counter=counter)
+        made |= _updated(name, build, keys, times)
+    return made
 
 
 # -- accidents ---------------------------------------------------------------------------------------------------------
@@ -179,7 +197,7 @@ def test_foreign_bytes_are_refused(data):
     refused(b"LTLY" + data, "foreign bytes after our magic")
 
 
-@pytest.mark.parametrize("family", [0, 13, 255])
+@pytest.mark.parametrize("family", [0, 16, 255])
 def test_unknown_families_are_refused_by_number(family):
     with pytest.raises(lt.FormatError, match=f"family {family}"):
         lt.from_bytes(sealed(b"", family))
@@ -211,7 +229,8 @@ def test_any_buffer_is_read(wrap):
 
 def test_a_payload_under_the_wrong_family_is_refused():
     blobs = specimens()
-    for name in ("counter-wave-full", "sketch-wave-full", "countmin-full", "dyadic-full", "quantiles-full", "top-full"):
+    kinds = ("counter-wave", "sketch-wave", "countmin", "dyadic", "quantiles", "top", "lately")
+    for name in (f"{kind}-full" for kind in kinds):
         for family in set(codec.families()) - {blobs[name][5]}:
             refused(sealed(blobs[name][16:], family), f"{name} as family {family}")
 
@@ -276,7 +295,7 @@ def forged(rng, blobs):
             other = rng.choice(blobs)[16:]
             payload[at:] = other[min(at, len(other)) if rng.random() < 0.7 else rng.randrange(len(other)) :]
     if rng.random() < 0.02:
-        family = rng.randrange(14)
+        family = rng.randrange(17)
     return sealed(bytes(payload), family)
 
 
@@ -312,7 +331,7 @@ def _use(thing):
         else:
             _ask(merged)
             assert lt.from_bytes(merged.to_bytes(), limit=2**40).to_bytes() == merged.to_bytes()
-    if isinstance(thing, lt.CountMin) or getattr(thing._shape, "counter", "") != "randwave":
+    if isinstance(thing, (lt.CountMin, *_LINEAR)) or getattr(thing._shape, "counter", "") != "randwave":
         _add(thing, 2**60)
         _ask(thing)
 
@@ -348,7 +367,9 @@ def _instant(windows, later):
 def _add(thing, count):
     before = thing.to_bytes()
     try:
-        if isinstance(thing, lt.CountMin):
+        if isinstance(thing, _LINEAR):
+            thing.update([1, "a", b"c"], counts=None if count is None else [1, -count, count])
+        elif isinstance(thing, lt.CountMin):
             thing.update([1, "a", b"c"], None if count is None else [1, 0, count])
         elif thing.window.kind == "arrivals":
             thing.add(counts=count) if isinstance(thing, lt.WindowCounter) else thing.update([1], counts=count)
@@ -372,6 +393,14 @@ def _ask(thing):
         answers = [thing.count(1), thing.count("a", last=_shortest(thing)), thing.total()]
         if thing.counter != "randwave":
             answers.append(thing.self_join())
+    elif isinstance(thing, lt.WindowedAmsSketch):
+        answers = [thing.self_join(), thing.inner_product(thing, last=_shortest(thing)), thing.total()]
+        answers += [thing.range_sum([1, "a"])]
+    elif isinstance(thing, _LINEAR):
+        answers = [thing.self_join()]
+        for answer in (thing.inner_product(thing), thing.range_sum([1, "a"], weights=[-1, 2])):
+            assert answer.low <= answer.value <= answer.high, f"the answer {answer}"
+        assert abs(thing.total) <= thing.weight
     elif isinstance(thing, _WCM):
         answers = [thing.count(1), *thing.counts(["a", 2]), thing.total()]
         assert (thing.cells() >= 0).all()
@@ -445,6 +474,39 @@ def test_a_small_blob_cannot_ask_for_a_large_sketch():
         blob[25:33] = struct.pack("<d", 2e-7 if isinstance(thing, lt.TopK) else 1e-3)
         with pytest.raises(lt.FormatError, match=r"more than 268,435,456.*limit="):
             lt.from_bytes(sealed(bytes(blob), thing.FAMILY))
+
+
+def test_a_small_blob_cannot_ask_for_a_large_windowed_ams_sketch():
+    blob = bytearray(lt.WindowedAmsSketch(window=100, eps=0.5, delta=0.4).to_bytes()[16:])
+    blob[25:33] = struct.pack("<d", 1e-3)
+    with pytest.raises(lt.FormatError, match=r"more than 268,435,456.*limit="):
+        lt.from_bytes(sealed(bytes(blob), 15))
+    blob[25:33] = struct.pack("<d", 1e-6)
+    with pytest.raises(lt.FormatError, match="cells"):
+        lt.from_bytes(sealed(bytes(blob), 15))
+
+
+@pytest.mark.parametrize("name", ["ams-full", "fast-full"])
+def test_signed_cells_hold_no_more_than_was_counted(name):
+    thing = lt.from_bytes(specimens()[name])
+    refused(thing._like(thing._table, thing.weight + 1, thing.weight).to_bytes(), "a total of more than was counted")
+    refused(thing._like(thing._table, -1, 0).to_bytes(), "a weight of nothing")
+    refused(thing._like(thing._table[:-1], thing.total, thing.weight).to_bytes(), "a cell too few")
+    full = np.zeros_like(thing._table)
+    full[:2] = 2**62
+    blob = thing._like(full, 0, 2**62).to_bytes()
+    if name == "fast-full":
+        refused(blob, "two cells of a row that hold all of it each")
+    else:
+        behaves(blob)
+    full[0] += 1
+    refused(thing._like(full, 0, 2**62).to_bytes(), "a cell that may overflow")
+
+
+def test_randomized_waves_are_no_cells_of_a_windowed_ams_sketch():
+    thing = lt.from_bytes(specimens()["lately-empty"])
+    thing._shape = dataclasses.replace(thing._shape, counter="randwave")
+    refused(thing.to_bytes(), "signs over randomized waves")
 
 
 def test_what_a_row_of_shared_waves_may_be_off_by_is_no_more_than_can_be_counted():

@@ -1,8 +1,11 @@
 """Fields and packed columns, and the frame around them. What damaged bytes do is in test_bad_bytes.py."""
 
+import contextlib
 import copy
+import math
 import pickle
 import struct
+import tracemalloc
 import zlib
 
 import numpy as np
@@ -99,6 +102,56 @@ def test_sorted_ages_cost_about_a_byte_each():
     assert len(packed(ages)) == 8 + 10_000
 
 
+@given(st.lists(int64s, max_size=40))
+def test_deltas_come_back(values):
+    out = Writer()
+    out.deltas(np.array(values, np.int64))
+    source = reader(out.bytes() + b"!")
+    assert source.deltas(len(values)).tolist() == values
+    assert source.raw(1) == b"!"
+
+
+@given(st.lists(st.integers(-60, 60), max_size=40))
+def test_deltas_are_zigzag_in_base_128_or_that_deflated(values):
+    plain = bytes(2 * value if value >= 0 else -2 * value - 1 for value in values)
+    out = Writer()
+    out.deltas(np.array(values, np.int64))
+    data = out.bytes()
+    assert data[0] == len(values)
+    if data[1] % 2:
+        assert (data[1] // 2, zlib.decompress(data[2:])) == (len(data) - 2, plain)
+        assert len(data) - 2 < len(plain)
+    else:
+        assert (data[1] // 2, data[2:]) == (len(plain), plain)
+
+
+def test_deltas_that_repeat_are_deflated():
+    out = Writer()
+    out.deltas(np.tile([0, 1, 0, -1], 1000))
+    assert len(out.bytes()) < 60
+    assert reader(out.bytes()).deltas(4000).tolist() == [0, 1, 0, -1] * 1000
+
+
+@given(st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False)))
+def test_floats_of_four_bytes_come_back(values):
+    out = Writer()
+    out.f32s(np.array(values))
+    assert out.bytes() == struct.pack(f"<{len(values)}f", *values)
+    found = reader(out.bytes()).f32s(len(values))
+    assert (found.dtype, found.tolist()) == (np.float64, values)
+
+
+@given(st.integers(0, 2**64 - 1), st.one_of(st.none(), int64s), st.text())
+def test_fields_of_any_length_come_back(number, maybe, text):
+    out = Writer()
+    out.varint(number)
+    out.maybe(maybe)
+    out.text(text)
+    source = reader(out.bytes())
+    assert (source.varint(), source.maybe(LOW, HIGH), source.text()) == (number, maybe, text)
+    source.finish()
+
+
 # -- refusals ----------------------------------------------------------------------------------------------------------
 
 
@@ -171,6 +224,75 @@ def test_raw_bytes_come_back(first, second):
             source.raw(size)
 
 
+def delta_bytes(size, content, deflated):
+    """A column as ``Writer.deltas`` writes it, with whatever content."""
+    out = Writer()
+    out.varint(size)
+    out.varint(2 * len(content) + deflated)
+    out.raw(content)
+    return out.bytes()
+
+
+@pytest.mark.parametrize(
+    ("data", "size", "problem"),
+    [
+        (delta_bytes(3, b"\0\0\0", False), 4, "has not 4 entries"),
+        (delta_bytes(3, b"\0\0", False), 3, "than it can hold"),
+        (delta_bytes(3, b"\0\0\0\0", False), 3, "cut short"),
+        (delta_bytes(1, b"\xff" * 11, False), 1, "cut short"),
+        (delta_bytes(3, b"\0\0\0", False)[:-1], 3, "past the end"),
+        (delta_bytes(3, zlib.compress(b"\0\0"), True), 3, "cut short"),
+        (delta_bytes(3, zlib.compress(bytes(30)), True), 3, "cut short"),
+        (delta_bytes(3, zlib.compress(bytes(31)), True), 3, "another size|cut short"),
+        (delta_bytes(3, zlib.compress(bytes(1000)), True), 3, "another size"),
+        (delta_bytes(3, zlib.compress(bytes(3))[:-1], True), 3, "another size"),
+        (delta_bytes(3, zlib.compress(bytes(3)) + b"!", True), 3, "another size"),
+        (delta_bytes(3, b"\0\0\0", True), 3, "does not inflate"),
+        (delta_bytes(3, b"", True), 3, "than it can hold"),
+        (delta_bytes(0, zlib.compress(bytes(5)), True), 0, "another size|cut short"),
+    ],
+    ids=range(14),
+)
+def test_damaged_deltas_are_refused(data, size, problem):
+    with pytest.raises(lt.FormatError, match=problem):
+        reader(data).deltas(size)
+
+
+@given(st.binary(max_size=30), st.integers(0, 20), st.booleans())
+def test_any_bytes_are_deltas_or_refused(content, size, deflated):
+    with contextlib.suppress(lt.FormatError):
+        assert reader(delta_bytes(size, content, deflated)).deltas(size).size == size
+
+
+def test_a_column_that_inflates_to_gigabytes_is_refused_before_it_does():
+    deflate = zlib.compressobj(9)
+    start = deflate.compress(bytes(2**20)) + deflate.flush(zlib.Z_FULL_FLUSH)
+    block = deflate.compress(bytes(2**20)) + deflate.flush(zlib.Z_FULL_FLUSH)
+    bomb = start + block * 4095  # of a kilobyte each
+    tracemalloc.start()
+    with pytest.raises(lt.FormatError, match="another size"):
+        reader(delta_bytes(1000, bomb, True)).deltas(1000)
+    assert tracemalloc.get_traced_memory()[1] < 5 * len(bomb)
+    tracemalloc.stop()
+
+
+def test_floats_must_be_numbers_and_all_there():
+    for wrong in (math.nan, math.inf, -math.inf):
+        with pytest.raises(lt.FormatError, match="not finite"):
+            reader(struct.pack("<2f", 1, wrong)).f32s(2)
+    for size in (2, 2**62):
+        with pytest.raises(lt.FormatError, match="past the end"):
+            reader(struct.pack("<1f", 1)).f32s(size)
+
+
+def test_numbers_in_base_128_end():
+    assert reader(b"\xff" * 9 + b"\x7f").varint() == 2**70 - 1
+    with pytest.raises(lt.FormatError, match="too long"):
+        reader(b"\xff" * 10 + b"\x01").varint()
+    with pytest.raises(lt.FormatError, match="middle of a field"):
+        reader(b"\xff").varint()
+
+
 # -- the frame ---------------------------------------------------------------------------------------------------------
 
 
@@ -197,6 +319,9 @@ def test_family_numbers_never_change():
         10: lt.SplitterCountMin,
         11: lt.Windows,
         12: lt.Partials,
+        13: lt.AmsSketch,
+        14: lt.FastAmsSketch,
+        15: lt.WindowedAmsSketch,
     }
 
 
@@ -216,7 +341,12 @@ def things():
     guesses = [kind(window="1m", eps=0.2, delta=0.2, lateness="5s") for kind in (lt.SimpleCountMin, lt.SplitterCountMin)]
     for guess in guesses:
         guess.update(["a", 7, "a"], [1, 2, 9])
-    return [counter, sketch, table, sketch.extract(last=1), tree, numbers, top, *guesses]
+    signed = [kind(eps=0.5, delta=0.2, seed=7) for kind in (lt.AmsSketch, lt.FastAmsSketch)]
+    for one in signed:
+        one.update(["a", "b", "a"], [3, -4, 1])
+    lately = lt.WindowedAmsSketch(window="1m", eps=0.5, delta=0.4, lateness="5s")
+    lately.update(["a", 7, "a"], [1, 2, 9])
+    return [counter, sketch, table, sketch.extract(last=1), tree, numbers, top, *guesses, *signed, lately]
 
 
 @pytest.mark.parametrize("thing", things(), ids=lambda thing: type(thing).__name__)

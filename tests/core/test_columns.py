@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import lately as lt
-from lately.core.columns import arrival_counts, arrow, is_arrow, whole_numbers
+from lately.core.columns import arrival_counts, arrow, is_arrow, signed_counts, whole_numbers
 
 FORMS = {
     "list": lambda v: v,
@@ -129,3 +129,21 @@ def test_any_column_becomes_one_arrow_array():
         assert found.to_pylist() == ["a", "b"]
     assert arrow(pa.table({"x": [1, 2]})).to_pylist() == [{"x": 1}, {"x": 2}]
     assert arrow(pa.scalar(5)).to_pylist() == [5]
+
+
+def test_signed_counts_may_take_away():
+    assert signed_counts(None, 5) is None
+    assert signed_counts([3, -(2**62) + 3], 2).tolist() == [3, -(2**62) + 3]
+    assert signed_counts(-7, 3).tolist() == [-7, -7, -7]
+    assert signed_counts([], 0).tolist() == []
+    for counts, says in (
+        ([-(2**63), 0], r"counts add up to 9.22e\+18 without their signs, more than 2\*\*62; scale them down"),
+        ([2**62, -(2**62)], "9.22e"),
+        ([2**62, 2**62], r"9.22e\+18, more than"),
+        ([1, 2, 3], "3 counts for 2 keys"),
+        ([1, 0.5], "0.5"),
+    ):
+        with pytest.raises(lt.InputError, match=says):
+            signed_counts(counts, 2)
+    with pytest.raises(lt.InputError, match="1 weights for 2 keys; give one each, or leave weights out"):
+        signed_counts([1], 2, "weights")

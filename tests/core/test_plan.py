@@ -1,6 +1,7 @@
 """Sizes against the papers' closed forms, written out again here, and against numbers worked out by hand."""
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -204,3 +205,32 @@ def test_a_window_of_arrivals_knows_how_many_it_holds():
 def test_plans_that_cannot_be_are_refused_by_value(arguments, options, what):
     with pytest.raises(lt.ParameterError, match=what):
         lt.plan(*arguments, **options)
+
+
+# -- AMS sketches ------------------------------------------------------------------------------------------------------
+
+
+def median_is_wrong(depth, p):
+    """How likely more than half of so many rows are wrong, exactly."""
+    p = Fraction(p)
+    return sum(math.comb(depth, k) * p**k * (1 - p) ** (depth - k) for k in range(depth // 2 + 1, depth + 1))
+
+
+@given(st.floats(1e-3, 0.999), st.floats(1e-9, 0.999))
+def test_an_ams_table_keeps_its_promise_and_no_smaller_one_does(eps, delta):
+    width, depth = sizes.ams_size(eps, delta)
+    assert depth % 2 == 1
+    odds = 2 / (width * eps**2)  # Chebyshev
+    assert odds <= 0.5 + 1e-12
+    assert median_is_wrong(depth, odds) <= delta * (1 + 1e-9)
+    narrower = 2 / ((width - 1) * eps**2) if width > 1 else 1
+    assert narrower > 0.5 or median_is_wrong(depth, narrower) > delta * (1 - 1e-9)
+    assert sizes.ams_error(width, depth, delta) <= eps * (1 + 1e-9)
+    for other in range(1, 64, 2):
+        assert width * depth <= other * math.ceil(2 / (sizes.row_odds(other, delta) * eps**2) + 1e-6)
+
+
+def test_numbers_for_ams_tables():
+    assert sizes.ams_size(0.1, 0.3) == (667, 1)  # 2/(0.3·0.01) = 666.7; three rows of 551 are more
+    assert sizes.ams_size(0.1, 0.01) == (1894, 5)  # 10·p³(1-p)² + 5·p⁴(1-p) + p⁵ = 0.01 at p = 0.10564
+    assert sizes.row_odds(5, 0.01) == pytest.approx(0.10564, abs=1e-5)

@@ -71,6 +71,27 @@ def things():
         name = kind.__name__.lower().removesuffix("countmin")
         yield from variants(name, partial(_guess, kind), keys, times)
     yield from exact_windows(keys, times)
+    yield from signed(keys, times)
+
+
+def signed(keys, times):
+    """AMS sketches, plain and over a window."""
+    counts = np.arange(keys.size) * 37 % 11 - 4
+    for name, kind in (("ams", lt.AmsSketch), ("fastams", lt.FastAmsSketch)):
+        for size in SIZES:
+            one = kind(eps=0.5, delta=0.05)
+            if size:
+                one.update(keys[:size], counts=counts[:size])
+            yield f"{name}-{size}", one
+        yield f"{name}-merged", lt.merge([one, one, one])
+        yield f"{name}-nothing", one - one
+
+    def make(**options):
+        return lt.WindowedAmsSketch(**({"window": 1_000, "eps": 0.8, "delta": 0.4} | options))
+
+    yield from variants("windowedams", make, keys, times)
+    for counter in ("exphist", "exact"):
+        yield f"windowedams-{counter}", add(make(counter=counter, lateness=50), keys[:200], times[:200])
 
 
 def _guess(kind, merge_height=0, **options):
@@ -153,6 +174,14 @@ def answers(thing):
     if isinstance(thing, lt.CountMin):
         said = {"counts": [row(e) for e in thing.counts(np.arange(12))], "total": thing.total}
         return said | {"self_join": row(thing.self_join()), "repr": repr(thing)}
+    if isinstance(thing, lt.AmsSketch | lt.FastAmsSketch):
+        asked = (
+            thing.self_join(),
+            thing.inner_product(thing),
+            thing.range_sum(range(5, 30)),
+            thing.range_sum([1, 2], weights=[3, -1]),
+        )
+        return {"answers": list(map(row, asked)), "total": thing.total, "weight": thing.weight, "repr": repr(thing)}
     window = thing.window
     part = {"time": "100s", "integer": 300, "arrivals": 150}[window.kind]
     half = {"time": ("5m", "1m"), "integer": (700, 100), "arrivals": (400, 10)}[window.kind]
@@ -160,7 +189,7 @@ def answers(thing):
     said = {"now": str(thing.now), "late": thing.late, "window": repr(window)}
     if isinstance(thing, lt.WindowCounter):
         return said | {"counts": [row(thing.count(**r)) for r in ranges]}
-    if not isinstance(thing, lt.Quantiles):
+    if not isinstance(thing, lt.Quantiles | lt.WindowedAmsSketch):
         said["counts"] = [[row(e) for e in thing.counts(np.arange(12), **r)] for r in ranges]
     said["total"] = [row(thing.total(**r)) for r in ranges]
     if isinstance(thing, lt.Dyadic | lt.Quantiles):
@@ -176,6 +205,9 @@ def answers(thing):
         said["top"] = [rows(thing.top(4, **r)) for r in ranges]
     if not isinstance(thing, lt.Quantiles | WcmSketch) and getattr(thing, "counter", "") != "randwave":
         said["self_join"] = [row(thing.self_join(**r)) for r in ranges]
+    if isinstance(thing, lt.WindowedAmsSketch):
+        said["inner"] = [row(thing.inner_product(thing, **r)) for r in ranges]
+        said["range_sum"] = [row(thing.range_sum(range(2, 9), **r)) for r in ranges]
     return said
 
 

@@ -81,6 +81,16 @@ def _ask_wcm(sketch):
     return [sketch.total(), sketch.late, *sketch.counts(np.arange(20)), sketch.count(3)]
 
 
+def _ask_linear(sketch):
+    answers = [sketch.total, sketch.weight, sketch.self_join(), sketch.inner_product(sketch)]
+    return [*answers, sketch.range_sum(range(3, 9)), sketch.range_sum([1, "a"], weights=[2, -1])]
+
+
+def _ask_windowed_ams(sketch):
+    answers = [sketch.total(), sketch.total(last=30), sketch.late, sketch.self_join(), sketch.self_join(between=(80, 20))]
+    return [*answers, sketch.inner_product(sketch, last=10), sketch.range_sum([3, 1], weights=[1, -2], last=50)]
+
+
 CASES: dict[str, Case] = {}
 for _family in FAMILIES:
     for _lateness in (None, 15):
@@ -146,6 +156,27 @@ CASES["CountMin"] = Case(
     windowed=False,
     lossless=True,
 )
+
+for _class in (lt.AmsSketch, lt.FastAmsSketch):
+    CASES[_class.__name__] = Case(
+        lambda build=_class: build(eps=0.8, delta=0.1),
+        lambda sketch, piece: sketch.update(piece.cells, counts=piece.weights - 3 if piece.counts is not None else None),
+        _ask_linear,
+        windowed=False,
+        lossless=True,
+    )
+for _counter, _window in (("wave", "None"), ("exphist", "15"), ("exact", "15"), ("wave", "arrivals")):
+    CASES[f"WindowedAmsSketch-{_counter}-{_window}"] = Case(
+        lambda counter=_counter, options=_WINDOWS[_window]: lt.WindowedAmsSketch(
+            eps=0.7, delta=0.3, counter=counter, **options
+        ),
+        lambda sketch, piece: sketch.update(
+            piece.cells, None if sketch.window.kind == "arrivals" else piece.ticks, piece.counts
+        ),
+        _ask_windowed_ams,
+        mergeable=_window != "arrivals",
+        lossless=_counter == "exact",
+    )
 
 for _name, _build, _timed in (
     ("Windows", exact_cases.windows, True),

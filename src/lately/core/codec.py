@@ -119,6 +119,10 @@ def from_trusted_bytes(data: bytes) -> Any:
     return from_bytes(data, limit=2**63)
 
 
+#: A deflated byte cannot hold more than this many.
+_DEFLATED = 1032
+
+
 class Writer:
     """Fields, one after the other."""
 
@@ -146,10 +150,12 @@ class Writer:
 
     def varint(self, value: int) -> None:
         """A number that is mostly small, in base 128."""
+        digits = bytearray()
         while value >= 128:
-            self.u8(value & 127 | 128)
+            digits.append(value & 127 | 128)
             value >>= 7
-        self.u8(value)
+        digits.append(value)
+        self._parts.append(bytes(digits))
 
     def text(self, value: str) -> None:
         """Text, its length in bytes first."""
@@ -181,6 +187,21 @@ class Writer:
         self.u64(column.size)
         self._parts.append(packed[:used].tobytes())
 
+    def f32s(self, values: NDArray[np.float64]) -> None:
+        """A few floats of four bytes each; whoever reads them knows how many."""
+        self._parts.append(np.ascontiguousarray(values, "<f4").tobytes())
+
+    def deltas(self, values: NDArray[np.int64]) -> None:
+        """A column of mostly small integers of either sign, deflated where that makes it smaller."""
+        column = np.cumsum(values, dtype=np.int64)  # whose steps are packed
+        packed = np.empty(10 * column.size, np.uint8)
+        plain = packed[: _pack(column, packed)].tobytes()
+        deflated = zlib.compress(plain, 6)
+        best = min(plain, deflated, key=len)
+        self.varint(column.size)
+        self.varint(2 * len(best) + (best is deflated))
+        self._parts.append(best)
+
 
 class Reader:
     """Fields in the order in which they were written; whatever is not as written is a ``FormatError``."""
@@ -203,7 +224,9 @@ class Reader:
     def varint(self) -> int:
         value = shift = 0
         while True:
-            byte = self.u8()
+            self.check(self._at < len(self._view), "it ends in the middle of a field")
+            byte = self._view[self._at]
+            self._at += 1
             value |= (byte & 127) << shift
             shift += 7
             if byte < 128:
@@ -244,6 +267,29 @@ class Reader:
         if size:
             self.check(low <= int(values.min()) and int(values.max()) <= high, f"a column leaves {low}..{high}")
         return values
+
+    def f32s(self, size: int) -> NDArray[np.float64]:
+        """So many floats of four bytes, all of them finite."""
+        values = np.frombuffer(self.raw(4 * size), "<f4")
+        self.check(bool(np.isfinite(values).all()), "a float is not finite")
+        return values.astype(np.float64)
+
+    def deltas(self, size: int) -> NDArray[np.int64]:
+        """A column of ``size`` integers, as ``Writer.deltas`` wrote it."""
+        self.check(self.varint() == size, f"a column has not {size} entries")
+        length, is_deflated = divmod(self.varint(), 2)
+        data = self.raw(length)
+        self.check(size <= length * (_DEFLATED if is_deflated else 1), "a column of more entries than it can hold")
+        if is_deflated:
+            inflater = zlib.decompressobj()
+            try:
+                data = inflater.decompress(data, 10 * size + 1)
+            except zlib.error as error:
+                raise FormatError(f"not a sketch that lately wrote: a column does not inflate ({error})") from error
+            self.check(inflater.eof and not inflater.unused_data, "a deflated column of another size")
+        values = np.empty(size, np.int64)
+        self.check(_unpack(np.frombuffer(data, np.uint8), values) == len(data), "a column is cut short")
+        return np.diff(values, prepend=np.int64(0))
 
     def raw(self, size: int) -> bytes:
         """So many bytes as they are."""

@@ -76,15 +76,23 @@ def whole_numbers(values: Any, name: str) -> Ints:
 
 def arrival_counts(values: Any, size: int) -> Ints | None:
     """The ``counts=`` column: None for one each, else checked non-negative integers."""
+    counts = signed_counts(values, size)
+    if counts is not None and counts.size and counts.min() < 0:
+        raise InputError(f"counts has the value {int(counts.min())}; a sliding window only adds: counts must be 0 or more")
+    return counts
+
+
+def signed_counts(values: Any, size: int, name: str = "counts") -> Ints | None:
+    """A column of counts that may be negative: None for one each, else checked integers, 2**62 in all at the most."""
     if values is None:
         return None
-    counts = whole_numbers(values, "counts")
+    counts = whole_numbers(values, name)
     if counts.size == 1 and size != 1 and np.ndim(values) == 0:
         counts = np.broadcast_to(counts, size).copy()
     if counts.size != size:
-        raise InputError(f"{counts.size:,} counts for {size:,} keys; give one each, or leave counts out")
-    if counts.size and counts.min() < 0:
-        raise InputError(f"counts has the value {int(counts.min())}; a sliding window only adds: counts must be 0 or more")
-    if counts.size and float(counts.sum(dtype=np.float64)) > 2.0**62:
-        raise InputError(f"counts add up to {counts.sum(dtype=np.float64):.3g}, more than 2**62; scale them down")
+        raise InputError(f"{counts.size:,} {name} for {size:,} keys; give one each, or leave {name} out")
+    weight = float(np.abs(counts.astype(np.float64)).sum())
+    if weight > 2.0**62:
+        signs = " without their signs" if counts.min() < 0 else ""
+        raise InputError(f"{name} add up to {weight:.3g}{signs}, more than 2**62; scale them down")
     return counts

@@ -4,6 +4,7 @@ ECM-15 Theorems 1 to 3 split eps between the Count-Min array and its counters; s
 merged. Nothing here builds anything: ``plan`` tells what a sketch will cost before it is made.
 """
 
+import functools
 import math
 from dataclasses import dataclass
 from numbers import Real
@@ -107,6 +108,45 @@ def deltas(delta: float, counter: str) -> tuple[float, float]:
 def count_min_size(eps_cm: float, delta_cm: float) -> tuple[int, int]:
     """(width, depth) of a Count-Min array: ⌈e/eps⌉ and ⌈ln 1/delta⌉."""
     return math.ceil(math.e / eps_cm), max(1, math.ceil(math.log(1 / delta_cm)))
+
+
+def ams_size(eps: float, delta: float) -> tuple[int, int]:
+    """(width, depth) of an AMS or Fast-AMS array: the fewest cells whose median is off by eps with probability delta.
+
+    A row's variance is at most 2/width of |a|²|b|², so it is off by more than eps·|a||b| with probability 2/(width·eps²)
+    at the most (Chebyshev), and the median of an odd number of rows only if more than half of them are.
+
+    >>> ams_size(0.1, 0.01), ams_size(0.1, 0.3)
+    ((1894, 5), (667, 1))
+    """
+    sizes = ((math.ceil(2 / (row_odds(depth, delta) * eps * eps)), depth) for depth in range(1, 64, 2))
+    return min(sizes, key=math.prod)
+
+
+def ams_error(width: int, depth: int, delta: float) -> float:
+    """The eps that an AMS or Fast-AMS array of this size keeps with probability 1 - delta; above 1 it is none.
+
+    >>> round(ams_error(1894, 5, 0.01), 4)
+    0.1
+    """
+    return math.sqrt(2 / (width * row_odds(depth, delta)))
+
+
+@functools.lru_cache(4096)
+def row_odds(depth: int, delta: float) -> float:
+    """How likely each of ``depth`` independent rows may be wrong so that their median is with probability delta.
+
+    The largest p, up to 1/2, for which a binomial of depth and p reaches (depth + 1)/2 with probability delta at the most.
+
+    >>> row_odds(1, 0.25), round(row_odds(3, 0.104), 4)         # 3·p²(1 - p) + p³ = 0.104
+    (0.25, 0.2)
+    """
+    low, high = 0.0, 0.5
+    for _ in range(60):
+        p = (low + high) / 2
+        wrong = sum(math.comb(depth, k) * p**k * (1 - p) ** (depth - k) for k in range(depth // 2 + 1, depth + 1))
+        low, high = (p, high) if wrong <= delta else (low, p)
+    return low
 
 
 def fewest_rows(delta: float) -> tuple[float, int]:

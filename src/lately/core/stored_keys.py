@@ -52,6 +52,33 @@ def read_keys(source: Reader) -> list[Any]:
     return [columns.key(kind, MAX_DEPTH) for kind in columns.kinds]
 
 
+def write_key(out: Writer, key: Any) -> None:
+    """Write one key in as few bytes as will do."""
+    out.u8(_KINDS[type(key)])
+    if isinstance(key, tuple):
+        out.varint(len(key))
+        for part in key:
+            write_key(out, part)
+    elif isinstance(key, int):
+        out.varint(2 * key if key >= 0 else -2 * key - 1)
+    else:
+        content = key.encode() if isinstance(key, str) else key
+        out.varint(len(content))
+        out.raw(content)
+
+
+def read_key(source: Reader, depth: int = MAX_DEPTH) -> Any:
+    """Read what ``write_key`` wrote."""
+    kind = source.choice(_INTEGER, _TEXT, _BYTES, _TUPLE)
+    if kind == _TUPLE:
+        source.check(depth > 0, "a key nests too deep")
+        return tuple(read_key(source, depth - 1) for _ in range(source.within(source.varint(), 1, 2**20)))
+    if kind == _INTEGER:
+        half, odd = divmod(source.varint(), 2)
+        return source.within(-half - 1 if odd else half, -(2**63), 2**63 - 1)
+    return source.text() if kind == _TEXT else source.raw(source.varint())
+
+
 def column_of(keys: list[Any]) -> Keys:
     """Keys that were read, or that ``Keys.pick`` gave, as a column again, whatever stands beside what."""
     try:

@@ -23,11 +23,12 @@ import numpy as np
 from lately.core import plan
 from lately.core.codec import Reader, Writer
 from lately.core.jit import helper, kernel
-from lately.counters.base import Bounds, Cells, Counts, Stamps
+from lately.counters.base import MAX_STAMP, Bounds, Cells, Counts, Stamps
 from lately.counters.bits import newest_odd, trailing_zeros
 from lately.counters.positional import PositionalArray, Walk
 
 _ZERO, _ONE = np.uint64(0), np.uint64(1)
+_NEVER = np.uint32(MAX_STAMP)
 
 
 @kernel
@@ -55,7 +56,7 @@ def _add(cells: Cells, stamps: Stamps, state: Any, span: Any) -> int:
 
 
 @kernel
-def _add_weighted(cells: Cells, stamps: Stamps, counts: Counts, state: Any, span: Any) -> int:
+def add_weighted(cells: Cells, stamps: Stamps, counts: Counts, state: Any, span: Any) -> int:
     """Count ``counts[i]`` arrivals at once, in O(capacity · log count)."""
     n, first, _, rings = state
     capacity = np.uint64(rings.shape[2])
@@ -81,6 +82,23 @@ def _add_weighted(cells: Cells, stamps: Stamps, counts: Counts, state: Any, span
             first[cell] = stamp
         n[cell] = after
     return int(cells.size)
+
+
+@helper
+def add_one(cell: Any, stamp: Any, n: Any, first: Any, rings: Any, span: Any) -> Any:
+    """Count an arrival in one cell; False, with nothing changed, when the rings must grow first."""
+    capacity = np.uint64(rings.shape[2])
+    top, mask = np.uint64(rings.shape[0] - 1), capacity - _ONE
+    position = n[cell] + _ONE
+    level = min(trailing_zeros(position), top)
+    slot = (position >> (level + _ONE if level < top else top)) & mask
+    fits = level < top or (position >> top) <= capacity or stamp - rings[top, cell, slot] > span
+    if fits:
+        rings[level, cell, slot] = stamp
+        n[cell] = position
+        if position == _ONE:
+            first[cell] = stamp
+    return fits
 
 
 @helper
@@ -138,46 +156,72 @@ def _append_all(stamps: Stamps, ends: Any, offsets: Counts, state: Any, span: An
             _append(cell, stamps[mine], ends[mine], state, span)
 
 
-@kernel
-def _count_since(cells: Cells, since: Any, state: Any, low: Counts, high: Counts) -> None:
-    """Bracket the first position stamped ``since`` or later, by halving the gap level by level while it is retained."""
-    n, first, base, rings = state
+@helper
+def _gap(cell: Any, since: Any, n: Any, rings: Any) -> Any:
+    """Positions around the start of a range: one stamped before it, one stamped in it or beyond the newest.
+
+    Halves the gap level by level while it is retained.
+    """
     capacity = np.uint64(rings.shape[2])
     top, mask = np.uint64(rings.shape[0] - 1), capacity - _ONE
+    last = n[cell]
+    # On the top level: the newest multiple stamped before the range. Older ones than the ring have left the window.
+    newest = last >> top
+    left, right = newest - min(newest, capacity), newest
+    while left < right:
+        middle = (left + right + _ONE) >> _ONE
+        if rings[top, cell, middle & mask] < since:
+            left = middle
+        else:
+            right = middle - _ONE
+    before = left << top  # stamped too early (or position 0)
+    after = before + (_ONE << top)  # stamped in range (or beyond the newest)
+    level = top
+    while level > _ZERO:
+        level -= _ONE
+        middle = before + (_ONE << level)
+        if middle > last:
+            after = middle
+            continue
+        index = middle >> (level + _ONE)
+        if index + capacity < newest_odd(last, level):
+            break  # no longer retained: the gap stays as wide as this
+        if rings[level, cell, index & mask] < since:
+            before = middle
+        else:
+            after = middle
+    return before, after
+
+
+@kernel
+def _count_since(cells: Cells, since: Any, state: Any, low: Counts, high: Counts) -> None:
+    n, first, base, rings = state
     for i in range(cells.size):
         cell = cells[i]
         last = n[cell]
         if first[cell] >= since:  # the whole cell is in range
             low[i] = high[i] = last - base[cell]
             continue
-        # On the top level: the newest multiple stamped before the range. Older ones than the ring have left the window.
-        newest = last >> top
-        oldest = newest - min(newest, capacity)
-        left, right = oldest, newest
-        while left < right:
-            middle = (left + right + _ONE) >> _ONE
-            if rings[top, cell, middle & mask] < since:
-                left = middle
-            else:
-                right = middle - _ONE
-        before = left << top  # stamped too early (or position 0)
-        after = before + (_ONE << top)  # stamped in range (or beyond the newest)
-        level = top
-        while level > _ZERO:
-            level -= _ONE
-            middle = before + (_ONE << level)
-            if middle > last:
-                after = middle
-                continue
-            index = middle >> (level + _ONE)
-            if index + capacity < newest_odd(last, level):
-                break  # no longer retained: the gap stays as wide as this
-            if rings[level, cell, index & mask] < since:
-                before = middle
-            else:
-                after = middle
+        before, after = _gap(cell, since, n, rings)
         low[i] = last + _ONE - min(after, last + _ONE)
         high[i] = last - max(before, np.uint64(base[cell]))
+
+
+@helper
+def followed(cell: Any, since: Any, n: Any, first: Any, base: Any, rings: Any) -> Any:
+    """(value, due) of a cell: what it counts since a stamp, as ``Wave.since`` does, and until which stamp that stays so."""
+    last = n[cell]
+    value, due = np.int64(last - base[cell]), first[cell]
+    if value == 0 or due < since:
+        before, after = _gap(cell, since, n, rings)
+        value, due = np.int64(0), _NEVER  # where the newest, which is always retained, is not in range
+        if after <= last:
+            low, high = np.int64(last + _ONE - after), np.int64(last - max(before, np.uint64(base[cell])))
+            top, mask = np.uint64(rings.shape[0] - 1), np.uint64(rings.shape[2]) - _ONE
+            level = min(trailing_zeros(after), top)
+            slot = (after >> (level + _ONE if level < top else top)) & mask
+            value, due = low + (high - low) // 2, rings[level, cell, slot]
+    return value, due
 
 
 @helper
@@ -256,7 +300,7 @@ class Wave(PositionalArray):
             if counts is None:
                 taken += _add(cells[taken:], stamps[taken:], self._state, span)
             else:
-                taken += _add_weighted(cells[taken:], stamps[taken:], counts[taken:], self._state, span)
+                taken += add_weighted(cells[taken:], stamps[taken:], counts[taken:], self._state, span)
             if taken < cells.size:
                 self._grow()
 

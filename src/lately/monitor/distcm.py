@@ -5,7 +5,8 @@ anew: so a site here compares its cells with those it sent last, and pushes when
 promise of Theorem 7 at all times, and sends less.
 """
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Self
 
 import numpy as np
 
@@ -14,6 +15,7 @@ from lately.core.estimate import Estimate, Estimates
 from lately.core.keys import all_hashes, key_column, one_key
 from lately.core.plan import check_probability
 from lately.counters.base import Counts
+from lately.monitor.announced import Announced
 from lately.monitor.messages import CellsMessage, Message
 from lately.sketches.countmin import without_collisions
 from lately.sketches.hashing import cells_of
@@ -33,6 +35,12 @@ class CountMinSite:
         """Count a batch, as the sketch does; returns what to send."""
         self.sketch.update(keys, times, counts)
         return self._news()
+
+    warm = update
+
+    def join(self) -> list[Message]:
+        """Sites of this kind need not join."""
+        return []
 
     def advance(self, time: Any) -> list[Message]:
         """Let time pass; returns what to send."""
@@ -104,6 +112,22 @@ class DistributedCountMin:
         if known is None or known.sequence < message.sequence:
             self._known[message.site] = message
         return []
+
+    def coordinator(self, sites: Sequence[int]) -> Self:
+        """A fresh coordinator of the same kind: what ``simulate`` asks a monitor for. Sites need not be known beforehand."""
+        return type(self)(self._like, self.push)
+
+    def announced(self) -> dict[str, Announced]:
+        """The self-join size of the cells, and where it would be if no cell is off by more than the skew."""
+        table, skew = self.cells().astype(np.float64).reshape(self._like.depth, self._like.width), self.skew
+        edges = (np.maximum(table - skew, 0), table, table + skew)
+        low, value, high = (float((edge**2).sum(axis=1).min()) for edge in edges)
+        return {"self_join": Announced(value, low, high)}
+
+    def truth(self, sites: Sequence[CountMinSite]) -> dict[str, float]:
+        """The self-join size that the sites' cells would have if they were added up now; for simulations and tests."""
+        table = sum((site.sketch.cells() for site in sites), np.zeros(self._like.width * self._like.depth))
+        return {"self_join": float((table.reshape(self._like.depth, -1) ** 2).sum(axis=1).min())}
 
     def __repr__(self) -> str:
         return f"DistributedCountMin({self._like!r}, push={self.push}, sites={len(self._known)}, nbytes={self.nbytes:_})"

@@ -36,16 +36,17 @@ def row_cells(keys: Hashes, row: Any, coefficients: Any, width: Any, out: Any) -
         out[i] = np.uint32((((mixed >> _HALF) * width) >> _HALF) + start)
 
 
+def words(seed: int, size: int) -> NDArray[np.uint64]:
+    """Random 64-bit words, drawn from the seed."""
+    word = np.arange(1, size + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(seed % 2**64)  # splitmix64
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        word = (word ^ (word >> np.uint64(shift))) * np.uint64(factor)
+    return word ^ (word >> np.uint64(31))
+
+
 def coefficients(seed: int, depth: int) -> NDArray[np.uint64]:
     """Three random words for each row, drawn from the seed."""
-    words: list[int] = []
-    state = seed
-    for _ in range(3 * depth):  # splitmix64
-        state = (state + 0x9E3779B97F4A7C15) % 2**64
-        word = (state ^ (state >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
-        word = (word ^ (word >> 27)) * 0x94D049BB133111EB % 2**64
-        words.append(word ^ (word >> 31))
-    return np.array(words, np.uint64).reshape(depth, 3)
+    return words(seed, 3 * depth).reshape(depth, 3)
 
 
 def cells_of(keys: Hashes, table: NDArray[np.uint64], width: int) -> NDArray[np.uint32]:

@@ -1,0 +1,147 @@
+"""What monitors are measured against, behind the same interface: CG, shipping everything, and an oracle."""
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lately.monitor import messages as m
+from lately.monitor.announced import Announced
+from lately.monitor.coordinator import Activity, Coordinator, Peer
+from lately.monitor.drift import Drift, StreamDrift, WindowDrift
+from lately.monitor.messages import Message
+from lately.monitor.queries import InnerProduct, Query, SelfJoin
+from lately.monitor.region import Region
+from lately.monitor.zones import Floats
+
+if TYPE_CHECKING:
+    from lately.monitor.site import Site
+    from lately.monitor.watch import Monitor
+
+
+def push_share(query: Query, eps: float, sites: int) -> float:
+    """By which share of its own norm a site's drift may differ from what it told (Cormode & Garofalakis, TODS 2008).
+
+    With vectors of counts, Σ|vᵢ| ≤ √n·|v|. So if every drift is at most c/√n of its site's vector, the drifts add up to at
+    most c of |v|, and the announced norm is within c of the true one. c is what is left of theta beside eps, and a bit less
+    because both norms are estimates themselves. Unlike the other schemes' promise this holds likely, not for certain, and
+    for counts that are not negative.
+    """
+    theta = query.theta or 0.0
+    if isinstance(query, SelfJoin):
+        share = min(math.sqrt((1 + theta) / (1 + eps)) - 1, 1 - math.sqrt((1 - theta) / (1 - eps)))
+    else:  # theta is a share of both norms as they were told: |Δ| ≤ k·|told| for one stream, or for two
+        k = math.sqrt(1 + theta - eps) - 1 if isinstance(query, InnerProduct) else theta - eps
+        share = k / (1 + k)
+    return share * math.sqrt((1 - eps) / (1 + eps)) / math.sqrt(sites)
+
+
+class PushCoordinator(Coordinator):
+    """CG: sites push what has changed when they see fit, and are never asked."""
+
+    def _announce(self, sites: int) -> Any:
+        made = super()._announce(sites)
+        for number, (query, watched) in enumerate(zip(self.monitor.queries, self._watched, strict=True)):
+            tables, layout = self.monitor.tables(number, self._sums), self.monitor.layouts[self.monitor.channels[number][0]]
+            # The promise is about the truth; the estimate may be off by eps on top.
+            value = watched.announced.value
+            low, high = query.interval(value, query.unit(tables, layout), -self.monitor.eps)
+            watched.announced = Announced(value, low, high)
+        return made
+
+    def _start(self, query: int, region: Region) -> Floats:
+        return np.array([push_share(self.monitor.queries[query], self.monitor.eps, len(self.sites))])
+
+    def _hear_told(self, number: int, peer: Peer, message: m.Told) -> None:
+        known = peer.here
+        super()._hear_told(number, peer, message)
+        if known:
+            self._announce(len(self.sites))
+
+
+class ShipCoordinator(Coordinator):
+    """Every event is sent; the coordinator counts for all sites what they count themselves."""
+
+    _understood = (m.Left, m.Events)
+
+    def __init__(self, monitor: "Monitor", sites: Sequence[int]) -> None:
+        super().__init__(monitor, sites)
+        self._replicas: dict[int, list[Drift]] = {}
+
+    def _start(self, query: int, region: Region) -> Floats:
+        return np.zeros(0)
+
+    def _hear(self, number: int, peer: Peer, message: Message) -> None:
+        super()._hear(number, peer, message)
+        if isinstance(message, m.Left):
+            self._replicas.pop(number, None)
+        elif isinstance(message, m.Events) and peer.here:
+            self._count(number, peer, message)
+
+    def _count(self, number: int, peer: Peer, message: m.Events) -> None:
+        layouts = self.monitor.layouts
+        replicas = self._replicas.setdefault(number, [replica(layout) for layout in layouts])
+        if message.hashes.size:
+            ticks = None if self.monitor.window is None else message.ticks
+            for channel, mine in self.monitor.routes(message.stream, message.hashes, None):
+                if message.hashes[mine].size:
+                    replicas[channel].begin(message.hashes[mine], None if ticks is None else ticks[mine], message.counts[mine])
+                    replicas[channel].run()
+        if message.ticks.size:
+            for one in replicas:
+                if isinstance(one, WindowDrift) and one.now is not None and one.now < message.ticks[-1]:
+                    one.advance(int(message.ticks[-1]))
+                    one.run()
+        for i, one in enumerate(replicas):
+            changed = one.tell()
+            self._sums[i] += changed
+            peer.vectors[i] += changed
+        self._announce(len(self.sites))
+        for watched in self._watched:
+            value = watched.announced.value
+            watched.announced = Announced(value, value, value, watched.announced.alarm)
+
+
+class OracleCoordinator(Coordinator):
+    """Knows what no coordinator can, and has sites tell only when an estimate has truly left its tolerance."""
+
+    def __init__(self, monitor: "Monitor", sites: Sequence[int]) -> None:
+        super().__init__(monitor, sites)
+        self._seen: Sequence[Site] = ()
+        self._referred: set[int] = set()
+
+    def look(self, sites: Sequence["Site"]) -> list[Message]:
+        """Look at all sites; returns what to send. The simulator calls this after every step."""
+        self._seen = sites
+        if self.activity == Activity.IDLE and not self._is_enough([], set()):
+            self._renew()
+        out, self._out = self._out, []
+        return out
+
+    def _is_enough(self, regions: Sequence[Region], telling: set[int]) -> bool:
+        truth = self.monitor.truth([site for site in self._seen if site.number in self._peers])
+        if not telling:
+            return all(truth[name] in announced for name, announced in self.announced().items())
+        return True  # one more at a time: only having told shows whether it is enough
+
+    def _next_to_tell(self, regions: Sequence[Region]) -> list[int]:
+        updates = {site.number: sum(drift.updates for drift in site.drifts) for site in self._seen}
+        return sorted((n for n in self.sites if n not in self._told), key=lambda n: (-updates.get(n, 0), n))[:1]
+
+    def _refer(self) -> None:
+        """Sites need no limits; they learn only that they are watched."""
+        self._changed = False
+        self.epoch = 1
+        for number in set(self.sites) - self._referred:
+            self._send(number, m.Reference, 1, tuple(m.Limits(0, np.zeros(0), np.zeros(0)) for _ in self._watched))
+        self._referred.update(self.sites)
+        self._announce(len(self.sites))
+        self._begin(Activity.IDLE)
+
+
+def replica(layout: Any) -> Drift:
+    """A drift that never stops a run."""
+    drift = StreamDrift(layout) if layout.window is None else WindowDrift(layout)
+    drift.wake_after(math.inf)
+    return drift

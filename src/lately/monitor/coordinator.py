@@ -1,0 +1,374 @@
+"""The coordinator: announces the estimates, and hears from a site when its limits no longer make them good.
+
+    starting ──all have joined──> idle ──a scheme's own business──> idle
+                                    └──limits used up──> collecting ──enough sites have told──> idle
+
+Collecting ends with a new reference for all queries at once. A site that speaks in between waits and is answered with the
+others. Sites that come or go make everyone tell, because limits depend on how many there are.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lately.core.errors import InputError, MergeError, ParameterError
+from lately.counters.base import Counts
+from lately.monitor import messages as m
+from lately.monitor.announced import NOTHING, Announced
+from lately.monitor.frequent import Items
+from lately.monitor.inbox import Inbox
+from lately.monitor.messages import Limits, Message
+from lately.monitor.region import Region, limits_of, region_of
+from lately.monitor.zones import Floats
+
+if TYPE_CHECKING:
+    from lately.monitor.watch import Monitor
+
+#: Lazily, sites tell until the drift of the others leaves this share of the room.
+ENOUGH = 0.25
+
+
+class Activity(StrEnum):
+    """What a coordinator is doing."""
+
+    STARTING = "starting"
+    IDLE = "idle"
+    BALANCING = "balancing"
+    POLLING = "polling"
+    GATHERING = "gathering"
+    COLLECTING = "collecting"
+
+
+@dataclass(slots=True, eq=False)
+class Peer:
+    """What the coordinator knows of a site."""
+
+    inbox: Inbox = field(default_factory=Inbox)
+    vectors: list[Counts] = field(default_factory=list)  # what it told
+    norms: list[Floats] = field(default_factory=list)  # where it last said that its rows are
+    sent: int = 0
+    here: bool = False  # it has joined and told what it had
+    waits: bool = False  # it has spoken and is to be answered
+    updates: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class Watched:
+    """The state of a query."""
+
+    announced: Announced
+    region: Region = field(default_factory=lambda: Region(()))
+    turn: int = 0
+
+
+class Coordinator:
+    """Base of the coordinators; ``Monitor.coordinator`` makes the one of its scheme.
+
+    ``receive`` takes a message of a site and returns those to be carried to sites (each says to which).
+
+    >>> from lately.monitor import FastAms, Monitor, SelfJoin
+    >>> watch = Monitor(FastAms(eps=0.1, delta=0.1), {"skew": SelfJoin(theta=0.2)})
+    >>> coordinator = watch.coordinator(sites=[1])
+    >>> replies = [coordinator.receive(message) for message in watch.site(1).update(["a", "a", "b"])]
+    >>> coordinator["skew"].value, coordinator.activity.value, coordinator.sites
+    (5.0, 'idle', [1])
+    """
+
+    def __init__(self, monitor: "Monitor", sites: Sequence[int]) -> None:
+        if isinstance(sites, int):
+            raise ParameterError(f"sites={sites!r}: give the numbers of the sites, such as range({sites})")
+        numbers = list(sites)
+        if not numbers or len(set(numbers)) != len(numbers):
+            raise ParameterError(f"sites={sites!r}: give the numbers of the sites to begin with, each once")
+        self.monitor = monitor
+        self.activity = Activity.STARTING
+        self.epoch = 0
+        self._peers: dict[int, Peer] = {}
+        self._expected = set(numbers)
+        self._sums: list[Counts] = [np.zeros(layout.size, np.int64) for layout in monitor.layouts]
+        self._watched = [Watched(NOTHING) for _ in monitor.queries]
+        self._pending: set[int] = set()
+        self._told: set[int] = set()
+        self._births: dict[int, int] = {}
+        self._gone: set[int] = set()  # what still comes of these came too late
+        self._changed = False  # sites came or went since the last reference
+        self._items = Items(monitor.frequent[1]) if monitor.frequent else None
+        self._out: list[Message] = []
+        #: How often each activity was begun.
+        self.synchronisations: Counter[str] = Counter()
+        #: Messages that were about something over and done.
+        self.ignored = 0
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({len(self.sites)} sites, {self.activity}, epoch={self.epoch})"
+
+    @property
+    def sites(self) -> list[int]:
+        """The sites that are watched."""
+        return sorted(number for number, peer in self._peers.items() if peer.here)
+
+    @property
+    def awaited(self) -> list[int]:
+        """The sites whose answer is awaited; one that stays here has died, or its messages are not carried."""
+        return sorted(self._pending | (self._expected if self.activity == Activity.STARTING else set()))
+
+    def __getitem__(self, name: str) -> Any:
+        announced = self.announced()
+        if name not in announced:
+            raise InputError(f"no query {name!r}; the monitor has {', '.join(map(repr, announced))}")
+        return announced[name]
+
+    def announced(self) -> dict[str, Any]:
+        """What is announced now, by the names of the queries: an ``Announced`` each, or a ``Listed`` of frequent keys."""
+        said: dict[str, Any] = {n: watched.announced for n, watched in zip(self.monitor.names, self._watched, strict=True)}
+        if self._items is not None and self.monitor.frequent is not None:
+            said[self.monitor.frequent[0]] = self._items.announced()
+        return said
+
+    # -- messages ------------------------------------------------------------------------------------------------------
+
+    def receive(self, message: Message) -> list[Message]:
+        """Take what a site sent; returns what to send to sites. What is refused changes nothing."""
+        m.must_be_message(message)
+        number = message.site
+        if message.to_site:
+            raise InputError(f"a {type(message).__name__} for site {number} came to the coordinator; carry it there")
+        if isinstance(message, m.Joined) and self._births.get(number, message.birth) != message.birth:
+            raise InputError(
+                f"another site has used the number {number}; call remove({number}) if it is no more, "
+                "and give the new one a number of its own"
+            )
+        if number in self._gone:
+            self.ignored += 1
+            return []
+        self._check(message)
+        if isinstance(message, m.Joined):
+            self._births[number] = message.birth
+        peer = self._peers.setdefault(number, Peer())
+        for ready in peer.inbox.take(message):
+            self._hear(number, peer, ready)
+        return self._sent()
+
+    def remove(self, number: int) -> list[Message]:
+        """Go on without a site that will not be heard of again; returns what to send to the others."""
+        if number not in self._peers and number not in self._expected:
+            raise InputError(f"no site has the number {number}; those here have {self.sites}")
+        self._leave(number)
+        return self._sent()
+
+    def _sent(self) -> list[Message]:
+        out, self._out = self._out, []
+        return out
+
+    def _check(self, message: Message) -> None:
+        """Refuse what this coordinator's sites would not say."""
+        layouts = self.monitor.layouts
+        if (message.sequence == 1) != isinstance(message, m.Joined):
+            raise InputError(f"site {message.site} began with a {type(message).__name__}, or joined twice; it must join first")
+        if isinstance(message, m.Joined):
+            if message.built != self.monitor.fingerprint:
+                raise MergeError(
+                    f"site {message.site} was built for another monitor than this coordinator; build both from one Monitor(…)"
+                )
+        elif isinstance(message, m.Told):
+            sizes = [None if isinstance(change, tuple) else change.size for change in message.changes]
+            if len(sizes) != len(layouts) or any(
+                size not in (None, layout.size) for size, layout in zip(sizes, layouts, strict=True)
+            ):
+                raise MergeError(f"site {message.site} told of other streams than this coordinator has; build them alike")
+        elif isinstance(message, m.Report):
+            if message.numbers.size != sum(math.prod(layout.lines) for layout in layouts):
+                raise MergeError(f"site {message.site} reported {message.numbers.size} numbers; build it like this coordinator")
+        elif isinstance(message, m.Pressure) and message.numbers.size != 1:
+            raise InputError(f"site {message.site} sent a pressure of {message.numbers.size} numbers; build it alike")
+        elif isinstance(message, m.Events) and message.stream >= len(self.monitor.streams):
+            raise InputError(f"site {message.site} sent events of stream {message.stream}; build it like this coordinator")
+        elif isinstance(message, m.ItemCount) and self._items is not None:
+            pass
+        elif not isinstance(message, self._understood):
+            raise InputError(f"a {type(message).__name__} came to a coordinator that does not watch that way; build all alike")
+
+    _understood: tuple[type[Message], ...] = (m.Left,)
+
+    def _hear(self, number: int, peer: Peer, message: Message) -> None:
+        if isinstance(message, m.Left):
+            self._leave(number)
+        elif isinstance(message, m.Told):
+            self._hear_told(number, peer, message)
+        elif isinstance(message, m.About):
+            if not peer.here or message.epoch != self.epoch or message.query >= len(self._watched):
+                self.ignored += 1
+                return
+            if isinstance(message, m.Report):
+                self._note(peer, message)
+            self._hear_about(number, peer, message)
+        elif isinstance(message, m.ItemCount) and self._items is not None and peer.here:
+            self._items.hear(self, message)
+
+    def _hear_about(self, number: int, peer: Peer, message: m.About) -> None:
+        """A site says something of a query under the limits of now."""
+        raise NotImplementedError
+
+    def _send(self, number: int, kind: type[Message], *content: Any) -> None:
+        peer = self._peers[number]
+        peer.sent += 1
+        self._out.append(kind(number, peer.sent, *content))
+
+    def _begin(self, activity: Activity, pending: Iterable[int] = ()) -> None:
+        self.activity, self._pending = activity, set(pending)
+        if activity != Activity.IDLE:
+            self.synchronisations[activity] += 1
+
+    # -- what sites tell -----------------------------------------------------------------------------------------------
+
+    def _note(self, peer: Peer, message: m.Report) -> None:
+        """Note where a site's rows are."""
+        at, peer.waits, peer.updates = 0, True, message.updates
+        for i, layout in enumerate(self.monitor.layouts):
+            size = math.prod(layout.lines)
+            peer.norms[i] = message.numbers[at : at + size].reshape(layout.lines)
+            at += size
+
+    def _hear_told(self, number: int, peer: Peer, message: m.Told) -> None:
+        if not peer.here:
+            peer.vectors = [np.zeros(layout.size, np.int64) for layout in self.monitor.layouts]
+            peer.norms = [np.zeros(layout.lines) for layout in self.monitor.layouts]
+        for i, (layout, change) in enumerate(zip(self.monitor.layouts, message.changes, strict=True)):
+            numbers = layout.sketch(*change) if isinstance(change, tuple) else change
+            peer.vectors[i] += numbers
+            self._sums[i] += numbers
+            peer.norms[i] = np.zeros(layout.lines)
+        peer.waits, peer.updates = True, 0
+        self._told.add(number)
+        if not peer.here:
+            peer.here, self._changed = True, True
+            self._expected.discard(number)
+            if self.activity == Activity.STARTING:
+                if not self._expected:
+                    self._refer()
+            elif self.activity != Activity.COLLECTING:
+                self._collect(other for other in self.sites if other != number)
+                self._told.add(number)
+        else:
+            self._pending.discard(number)
+            if self.activity == Activity.COLLECTING and not self._pending:
+                self._collected()
+
+    def _leave(self, number: int) -> None:
+        peer = self._peers.pop(number, Peer())
+        for total, mine in zip(self._sums, peer.vectors, strict=False):  # none, if it has not told anything yet
+            total -= mine
+        self._gone.add(number)
+        self._expected.discard(number)
+        self._pending.discard(number)
+        self._changed = True
+        if self._items is not None:
+            self._items.forget(self, number)
+        if not self.sites and not self._expected:
+            self._begin(Activity.STARTING)
+            for watched in self._watched:
+                watched.announced = NOTHING
+        elif self.activity == Activity.COLLECTING:
+            if not self._pending:
+                self._collected()
+        elif self.activity != Activity.STARTING:
+            self._collect(self.sites)
+        elif not self._expected and self.sites:
+            self._refer()
+
+    # -- a new reference -----------------------------------------------------------------------------------------------
+
+    def _collect(self, sites: Iterable[int]) -> None:
+        """Have these sites tell what has changed."""
+        if self.activity != Activity.COLLECTING:
+            self._told = set()
+        self._begin(Activity.COLLECTING, sites)
+        for number in sorted(self._pending):
+            self._send(number, m.AskAll, self.epoch)
+
+    def _renew(self) -> None:
+        """The limits are used up: have all sites tell, or lazily as few as will do."""
+        if self.monitor.flush == "lazy" and not self._changed:
+            self._told = set()
+            self._collect(self._next_to_tell([watched.region for watched in self._watched]))
+        else:
+            self._collect(self.sites)
+
+    def _collected(self) -> None:
+        """Those who were asked have told; see whether it is enough."""
+        rest = [number for number in self.sites if number not in self._told]
+        if rest and (self._changed or self.monitor.flush == "eager"):
+            self._collect(rest)
+            return
+        if rest:
+            regions = [region for _, region in self._announce(len(self.sites))]
+            if not self._is_enough(regions, set()):
+                self._collect(self._next_to_tell(regions))
+                return
+        self._refer()
+
+    def _next_to_tell(self, regions: Sequence[Region]) -> list[int]:
+        """As few sites as will leave enough room, those with most changes first; judged by limits that will change a bit."""
+        rest = sorted((n for n in self.sites if n not in self._told), key=lambda n: (-self._peers[n].updates, n))
+        low, high = 1, len(rest)
+        while low < high:
+            middle = (low + high) // 2
+            if self._is_enough(regions, set(rest[:middle])):
+                high = middle
+            else:
+                low = middle + 1
+        return rest[:low]
+
+    def _points(self, query: int, number: int) -> Floats:
+        """Where a site said that the rows of a query are."""
+        return np.stack([self._peers[number].norms[i] for i in self.monitor.channels[query]], axis=-1)
+
+    def _mean(self, query: int, without: set[int]) -> Floats:
+        sites = self.sites
+        total = sum(
+            (self._points(query, number) for number in sites if number not in without), 0 * self._points(query, sites[0])
+        )
+        mean: Floats = total / len(sites)
+        return mean
+
+    def _is_enough(self, regions: Sequence[Region], telling: set[int]) -> bool:
+        """Whether there would be enough room if these sites told what has changed."""
+        raise NotImplementedError
+
+    def _start(self, query: int, region: Region) -> Floats:
+        """From where sites are to go on."""
+        raise NotImplementedError
+
+    def _announce(self, sites: int) -> list[tuple[Limits, Region]]:
+        """Announce what is known; returns the limits that keep it good for so many sites."""
+        made = []
+        for number, (query, watched) in enumerate(zip(self.monitor.queries, self._watched, strict=True)):
+            layout = self.monitor.layouts[self.monitor.channels[number][0]]
+            tables = self.monitor.tables(number, self._sums)
+            value = query.estimate(tables, layout)
+            bounds = low, high = query.interval(value, query.unit(tables, layout), self.monitor.eps)
+            watched.announced = Announced(value, low, high, None if query.above is None else value >= query.above)
+            limits = limits_of(query, bounds, tables, layout, max(sites, 1))
+            made.append((limits, region_of(query, layout, limits)))
+        return made
+
+    def _refer(self) -> None:
+        """Send everyone a new reference."""
+        self.epoch += 1
+        changed, self._changed = self._changed, False
+        limits, cap = [], 0 if self._items is None else self._items.cap(len(self.sites))
+        for number, (plain, region) in enumerate(self._announce(len(self.sites))):
+            self._watched[number].region, self._watched[number].turn = region, 0
+            start = self._start(number, region).astype(np.float32).astype(np.float64)
+            limits.append(Limits(plain.sides, plain.zones, start.ravel()))
+        for number in self.sites:
+            self._peers[number].waits = False
+            self._send(number, m.Reference, self.epoch, tuple(limits), cap)
+        if changed and self._items is not None:
+            self._items.again(self)
+        self._begin(Activity.IDLE)

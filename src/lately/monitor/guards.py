@@ -1,0 +1,157 @@
+"""What a site watches of one query between two references; each scheme has its own guard.
+
+``room`` is how far the rows' norms may surely move before the guard has anything to say, so that a site looks seldom.
+"""
+
+import math
+from abc import ABC, abstractmethod
+
+import numpy as np
+
+from lately.monitor import messages as m
+from lately.monitor.messages import Limits
+from lately.monitor.region import Region
+from lately.monitor.zones import Floats
+
+#: A site speaks up when this share of its room is left: looking at every event of the last bit costs more than it saves.
+EARLY = 0.01
+#: More steps at once say no more.
+_MOST_STEPS = 10**6
+
+
+class Guard(ABC):
+    """Base of the guards of a site."""
+
+    def __init__(self, shape: tuple[int, int, int]) -> None:
+        self.region = Region(())
+        #: Where the rows were when the coordinator was last told; since then they have moved on.
+        self.said = np.zeros(shape)
+        self.turn = 0
+
+    def begin(self, region: Region, limits: Limits) -> None:
+        """Take a new reference."""
+        self.region, self.turn = region, 0
+
+    @property
+    def starts(self) -> int:
+        """How many numbers a reference gives it to start from."""
+        return 1
+
+    def understands(self, message: m.About) -> bool:
+        """Whether a message is one that its coordinator would send."""
+        return False
+
+    @abstractmethod
+    def room(self, points: Floats) -> float:
+        """How far the rows may move before the guard speaks; negative when it must."""
+
+
+class GeometricGuard(Guard):
+    """The geometric method (Sharfman et al.): speak when the ball around the drift touches what is inadmissible.
+
+    Where a minimum is watched, convex safe zones replace the balls (ECM-15 §6.5). ``slack`` is what balancing gave to this
+    site and took from others; over all sites it adds up to nothing.
+    """
+
+    def __init__(self, shape: tuple[int, int, int], balls: bool) -> None:
+        super().__init__(shape)
+        self._balls = balls
+        self.centre = np.zeros(shape)
+        self.slack = np.zeros(shape)
+        self._least = 0.0
+
+    @property
+    def starts(self) -> int:
+        return self.said.size
+
+    def understands(self, message: m.About) -> bool:
+        return isinstance(message, m.AskDrift) or (isinstance(message, m.Balance) and message.numbers.size == self.said.size)
+
+    def begin(self, region: Region, limits: Limits) -> None:
+        super().begin(region, limits)
+        self.centre = limits.start.reshape(self.said.shape)
+        self.balance(self.centre)
+
+    def balance(self, mean: Floats, is_all: bool = False) -> None:
+        """Count on from the mean of those who reported, as if the rows had been there."""
+        if is_all:
+            self.centre = mean
+        self.slack = mean - self.said
+        room = self._room(mean)
+        self._least = EARLY * room if room < math.inf else 0.0
+
+    def _room(self, points: Floats) -> float:
+        return self.region.ball_room(self.centre, points) if self._balls else self.region.plane_room(points)
+
+    def room(self, points: Floats) -> float:
+        return self._room(points + self.slack) - self._least
+
+
+class FunctionalGuard(Guard):
+    """Functional geometric monitoring (Samoladas & Garofalakis): count the steps by which the pressure rises.
+
+    With n sites the pressures add up to P at the start of a turn and a step is -P/2n. While all sites together have told of
+    at most n steps, no site being more than a step beyond what it told, they add up to less than P + 2n steps: to less
+    than 0, so that the mean of the sites' drifts, by convexity, is where the estimate is within its tolerance.
+    """
+
+    def __init__(self, shape: tuple[int, int, int]) -> None:
+        super().__init__(shape)
+        self._step = math.inf
+        self._start = 0.0
+        self._steps = 0
+
+    def understands(self, message: m.About) -> bool:
+        return isinstance(message, m.AskDrift | m.AskPressure) or (isinstance(message, m.Step) and message.numbers.size == 1)
+
+    def begin(self, region: Region, limits: Limits) -> None:
+        super().begin(region, limits)
+        self.step(float(limits.start[0]), region.pressure(self.said))
+
+    def step(self, step: float, pressure: float) -> None:
+        """Start a turn from the pressure that was told."""
+        self._step, self._start, self._steps = step, pressure, 0
+
+    def rise(self, points: Floats) -> int:
+        """By how many steps the pressure has risen since it was last asked."""
+        ratio = (self.region.pressure(points) - self._start) / self._step
+        risen = min(math.floor(min(ratio, _MOST_STEPS) + EARLY), _MOST_STEPS) - self._steps
+        if risen <= 0:
+            return 0
+        self._steps += risen
+        return risen
+
+    def room(self, points: Floats) -> float:
+        if self._steps >= _MOST_STEPS or self.region.steepness == 0:
+            return math.inf
+        left = self._start + (self._steps + 1 - EARLY) * self._step - self.region.pressure(points)
+        return max(left / self.region.steepness, 0.0)
+
+
+class PushingGuard(Guard):
+    """CG (Cormode & Garofalakis): speak when the drift is more than a share of the site's own norm."""
+
+    def __init__(self, shape: tuple[int, int, int]) -> None:
+        super().__init__(shape)
+        self._share = 0.0
+        #: The norms of the site's own numbers, a stream each.
+        self.lengths = np.zeros(shape[2])
+
+    def begin(self, region: Region, limits: Limits) -> None:
+        super().begin(region, limits)
+        self._share = float(limits.start[0])
+
+    def room(self, points: Floats) -> float:
+        left = float((self._share * self.lengths - np.sort(points[0], axis=0)[points.shape[1] // 2]).min())
+        return left / 2 if left > 0 else -1.0  # half, because the site's own norm changes too
+
+
+class SilentGuard(Guard):
+    """Of sites that ship everything, or that an oracle watches."""
+
+    @property
+    def starts(self) -> int:
+        return 0
+
+    def room(self, points: Floats) -> float:
+        return math.inf

@@ -1,0 +1,413 @@
+"""A site: sketches its own streams, and says only what it must.
+
+    joining ──Reference──> watching ──Report, Pressure, Told──> waiting ──Balance, Step, Reference──> watching ──> … ──> left
+
+While it waits it goes on counting; it looks again when it is answered.
+"""
+
+import math
+import secrets
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lately.core.columns import arrival_counts, signed_counts
+from lately.core.errors import InputError, ParameterError
+from lately.core.jit import tell_if_cold
+from lately.core.keys import Hashes, IntegerKeys, Keys, all_hashes, key_column
+from lately.core.times import check_tick, tick_of, ticks_of
+from lately.counters.base import MAX_COUNT, Counts
+from lately.monitor import messages as m
+from lately.monitor.drift import CAP, FLOOR, MOVED, Drift, StreamDrift, WindowDrift
+from lately.monitor.frequent import ItemsGuard
+from lately.monitor.guards import FunctionalGuard, GeometricGuard, Guard, PushingGuard
+from lately.monitor.inbox import Inbox
+from lately.monitor.messages import Message
+from lately.monitor.queries import norms_of
+from lately.monitor.region import region_of, zone_size
+from lately.monitor.zones import Floats
+
+if TYPE_CHECKING:
+    from lately.monitor.watch import Monitor
+
+
+class State(StrEnum):
+    """What a site is doing."""
+
+    JOINING = "joining"
+    WATCHING = "watching"
+    WAITING = "waiting"
+    LEFT = "left"
+
+
+class Site:
+    """One site of a monitor; ``Monitor.site`` makes it, wherever its streams are.
+
+    Every method returns the messages to be carried to the coordinator, in any order, late or twice, but each at least once.
+
+    >>> from lately.monitor import FastAms, Monitor, SelfJoin
+    >>> site = Monitor(FastAms(eps=0.1, delta=0.1), SelfJoin(theta=0.2)).site(1)
+    >>> [type(message).__name__ for message in site.update(["a", "b"])], site.state.value
+    (['Joined', 'Told'], 'joining')
+    """
+
+    def __init__(self, monitor: "Monitor", number: int) -> None:
+        tell_if_cold()
+        self.monitor, self.number = monitor, number
+        self.state = State.JOINING
+        self.drifts: list[Drift] = [StreamDrift(one) if one.window is None else WindowDrift(one) for one in monitor.layouts]
+        for drift in self.drifts:
+            drift.wake_after(math.inf)
+        self._guards: list[Guard] = [monitor.guard(i) for i in range(len(monitor.queries))]
+        self._items = None if monitor.frequent is None else ItemsGuard()
+        self._watched = 0 if monitor.frequent is None else monitor.frequent[1].channel(monitor.streams)
+        self._column: Keys | None = None
+        self._order: Any = None
+        self._epoch = 0
+        self._inbox, self._sequence = Inbox(), 0
+        self._out: list[Message] = []
+        self._reported = False
+        self._taken = 0
+        self._nows: list[int | None] = [None] * len(monitor.streams)  # streams may run ahead of each other
+        #: Events that came too late to be counted.
+        self.late = 0
+        #: Messages that were about something over and done.
+        self.ignored = 0
+
+    def __repr__(self) -> str:
+        return f"Site({self.number}, {self.state}, late={self.late})"
+
+    # -- events --------------------------------------------------------------------------------------------------------
+
+    def update(self, keys: Any, times: Any = None, counts: Any = None, stream: str | None = None) -> list[Message]:
+        """Count a batch; returns what to send. Keys, times and counts are given as to the sketches.
+
+        The site looks after every event, as if they came one by one and answers only after the batch. Without a window
+        leave the times out; there counts may be negative.
+        """
+        if self.monitor.scheme == "ship":
+            self._join()
+        channel, hashes, ticks, weights = self._take(keys, times, counts, stream)
+        if self.monitor.scheme == "ship" and hashes.size:
+            self._ship(channel, hashes, ticks, weights)
+        self._join()
+        return self._sent()
+
+    def join(self) -> list[Message]:
+        """Ask to be watched, with what was counted so far; the first ``update`` or ``advance`` does it too."""
+        self._must_be_here()
+        self._join()
+        return self._sent()
+
+    def warm(self, keys: Any, times: Any = None, counts: Any = None, stream: str | None = None) -> list[Message]:
+        """``update`` before joining: the site will join with what it has, not with nothing, and has nothing to send yet.
+
+        Where everything is shipped there is no joining later: the messages must be carried.
+        """
+        if self.monitor.scheme == "ship":
+            return self.update(keys, times, counts, stream)
+        if self.state != State.JOINING or self._sequence:
+            raise InputError(f"site {self.number} has joined already; use update()")
+        self._take(keys, times, counts, stream)
+        return []
+
+    def _take(self, keys: Any, times: Any, counts: Any, stream: str | None) -> tuple[int, Hashes, Any, Counts]:
+        """Check a whole batch, then count it in time order, without what comes too late."""
+        self._must_be_here()
+        channel, column = self.monitor.stream(stream), key_column(keys)
+        if len(column) == 0:
+            raise InputError("an empty column; skip the call, or use advance(time) to let time pass")
+        ticks, weights = self._ticks(times, len(column)), self._weights(counts, len(column))
+        order = np.arange(len(column)) if ticks is None else np.argsort(ticks, kind="stable")
+        if ticks is not None and (now := self._nows[channel]) is not None:
+            order = order[ticks[order] >= now]
+        hashes, chosen = all_hashes(column)[order], weights[order]
+        ticks = None if ticks is None else ticks[order]
+        integers = column.values[order] if isinstance(column, IntegerKeys) else None
+        routes = list(self.monitor.routes(channel, hashes, integers))
+        self._taken += int(np.abs(weights).sum())
+        self.late += int(weights.sum() - chosen.sum())
+        if order.size:
+            self._column, self._order = column, order
+            for index, mine in routes:
+                if hashes[mine].size:
+                    self.drifts[index].begin(hashes[mine], None if ticks is None else ticks[mine], chosen[mine])
+                    self._run(index)
+            self._column = self._order = None
+            if ticks is not None:
+                self._pass(channel, int(ticks[-1]))
+        return channel, hashes, ticks, chosen
+
+    def _weights(self, counts: Any, size: int) -> Counts:
+        weights = signed_counts(counts, size) if self.monitor.window is None else arrival_counts(counts, size)
+        if weights is None:
+            weights = np.ones(size, np.int64)
+        taken = self._taken + int(np.abs(weights).sum())
+        if taken > MAX_COUNT:
+            raise InputError(f"{taken:,} arrivals in all, more than 2**62; scale the counts down")
+        return weights
+
+    def _ticks(self, times: Any, size: int) -> Any:
+        window = self.monitor.window
+        if window is None:
+            if times is not None:
+                raise InputError("times given to a monitor without a window; leave them out, or give FastAms(window=…)")
+            return None
+        ticks = ticks_of(times, window)
+        if ticks.size != size:
+            if ticks.size != 1 or np.ndim(times) != 0:
+                raise InputError(f"{size:,} keys but {ticks.size:,} times; give one time for each key, or one for all")
+            ticks = np.full(size, ticks[0])
+        check_tick(int(ticks.min()))
+        check_tick(int(ticks.max()))
+        return ticks
+
+    def advance(self, time: Any) -> list[Message]:
+        """Let time pass: what is older than the window leaves it. Returns what to send."""
+        self._must_be_here()
+        if self.monitor.window is None:
+            raise ParameterError("the monitor has no window, so time changes nothing; leave advance() out")
+        tick = tick_of(time, self.monitor.window)
+        check_tick(tick)
+        for stream in range(len(self.monitor.streams)):
+            self._pass(stream, tick)
+        if self._sequence and self.monitor.scheme == "ship" and any(drift.look().any() for drift in self.drifts):
+            self._ship(0, np.empty(0, np.uint64), np.array([tick]), np.empty(0, np.int64))
+        self._join()
+        return self._sent()
+
+    def leave(self) -> list[Message]:
+        """Stop being watched; the coordinator forgets this site's streams."""
+        self._must_be_here()
+        if self._sequence:
+            self._send(m.Left)
+        self.state = State.LEFT
+        return self._sent()
+
+    def _pass(self, stream: int, tick: int) -> None:
+        """Let the windows of a stream reach this tick."""
+        now = self._nows[stream] = max(tick, self._nows[stream] or tick)
+        for index in self.monitor.layouts_of(stream):
+            drift = self.drifts[index]
+            if isinstance(drift, WindowDrift) and drift.now is not None and drift.now < now:
+                drift.advance(now)
+                self._run(index)
+
+    # -- looking -------------------------------------------------------------------------------------------------------
+
+    def _run(self, index: int) -> None:
+        """Count what was begun, looking whenever the rows have moved far enough or a key has left its limits."""
+        drift = self.drifts[index]
+        while reason := drift.run():
+            if reason & MOVED:
+                self._look()
+            if reason & (CAP | FLOOR) and isinstance(drift, WindowDrift):
+                self._look_at_items(drift.position - 1 if reason & CAP else None)
+
+    def _look_at_items(self, at: int | None = None) -> None:
+        """Speak of keys that have left their limits, and of the one at this event of the batch, which has reached its cap."""
+        guard, drift = self._items, self.drifts[self._watched]
+        if guard is None or self.state == State.JOINING:
+            return
+        assert isinstance(drift, WindowDrift)
+        if at is not None and self._column is not None:
+            key = self._column.pick(self._order[at : at + 1])[0]
+            count = guard.count(drift, item := m.hash_of(key), key)
+            if count is not None:
+                self._send(m.ItemCount, item, count, key)
+        for item, count, key in guard.spoken(drift):
+            self._send(m.ItemCount, item, count, key)
+        guard.apply(drift)
+
+    def _look(self) -> None:
+        """Say what must be said about any query, and note how far rows may move before looking again."""
+        rooms = [math.inf] * len(self.drifts)
+        for number, guard in enumerate(self._guards):
+            if self.state != State.WATCHING:
+                break
+            room = self._speak(number, guard)
+            channels = self.monitor.channels[number]
+            for channel in channels:
+                rooms[channel] = min(rooms[channel], room / math.sqrt(len(channels)))
+        for drift, room in zip(self.drifts, rooms, strict=True):
+            drift.wake_after(room if self.state == State.WATCHING else math.inf)
+
+    def _speak(self, number: int, guard: Guard) -> float:
+        points = self._points(number)
+        if isinstance(guard, FunctionalGuard):
+            if steps := guard.rise(points):
+                self._send(m.Increment, self._epoch, number, guard.turn, steps)
+            return guard.room(points)
+        if isinstance(guard, PushingGuard):
+            norms = [np.sort(norms_of(self._table(i))) for i in self.monitor.channels[number]]
+            guard.lengths = np.array([lengths[lengths.size // 2] for lengths in norms])
+        room = guard.room(points)
+        if room < 0:
+            if isinstance(guard, PushingGuard):
+                self._tell()
+                return self._speak(number, guard) if guard.lengths.all() else 0.0
+            self._report(number, guard.turn)
+        return room
+
+    def _table(self, channel: int) -> Floats:
+        layout = self.monitor.layouts[channel]
+        return self.drifts[channel].numbers.astype(np.float64).reshape(layout.rows, layout.width)
+
+    def _points(self, number: int) -> Floats:
+        return np.stack([self.drifts[i].look() for i in self.monitor.channels[number]], axis=-1)
+
+    # -- speaking ------------------------------------------------------------------------------------------------------
+
+    def _join(self) -> None:
+        if self.state == State.JOINING and not self._sequence:
+            self._send(m.Joined, self.monitor.fingerprint, secrets.randbits(64))
+            self._tell()
+
+    def _report(self, number: int, turn: int) -> None:
+        """Say where the rows of every stream are, and wait."""
+        norms = [_rounded(drift.look()) for drift in self.drifts]
+        self._remember(norms)
+        flat = np.concatenate([part.ravel() for part in norms])
+        self._send(m.Report, self._epoch, number, turn, flat, sum(drift.updates for drift in self.drifts))
+        self.state, self._reported = State.WAITING, True
+
+    def _say_pressure(self, number: int, turn: int, guard: FunctionalGuard) -> None:
+        """Say how high the pressure of a query is, and wait."""
+        self._remember([_rounded(drift.look()) for drift in self.drifts])
+        self._pressure = float(np.float32(guard.region.pressure(guard.said)))
+        self._send(m.Pressure, self._epoch, number, turn, np.array([self._pressure]))
+        self.state = State.WAITING
+
+    def _remember(self, norms: list[Floats]) -> None:
+        for number, guard in enumerate(self._guards):
+            guard.said = np.stack([norms[i] for i in self.monitor.channels[number]], axis=-1)
+
+    def _tell(self) -> None:
+        """Tell all that has changed."""
+        changes: list[m.Change] = []
+        for drift in self.drifts:
+            keys = drift.verbatim() if isinstance(drift, StreamDrift) else None
+            numbers = drift.tell()
+            changes.append(numbers if keys is None else _shorter(keys, numbers))
+        self._remember([np.zeros_like(drift.norms()) for drift in self.drifts])
+        self._send(m.Told, self._epoch, tuple(changes))
+
+    def _ship(self, stream: int, hashes: Hashes, ticks: Any, counts: Counts) -> None:
+        """Send events as they came, or only how late it is."""
+        for drift in self.drifts:
+            drift.tell()
+        self._send(m.Events, stream, hashes, np.zeros(0, np.int64) if ticks is None else ticks, counts)
+
+    def _send(self, kind: type[Message], *content: Any) -> None:
+        self._sequence += 1
+        self._out.append(kind(self.number, self._sequence, *content))
+
+    def _sent(self) -> list[Message]:
+        out, self._out = self._out, []
+        return out
+
+    # -- listening -----------------------------------------------------------------------------------------------------
+
+    def receive(self, message: Message) -> list[Message]:
+        """Take what the coordinator sent; returns what to send."""
+        m.must_be_message(message)
+        if message.site != self.number:
+            raise InputError(f"a message for site {message.site} came to site {self.number}; carry it there")
+        if self.state == State.LEFT:
+            self.ignored += 1
+            return []
+        self._check(message)
+        for ready in self._inbox.take(message):
+            self._hear(ready)
+        return self._sent()
+
+    def _check(self, message: Message) -> None:
+        """Refuse what this site's coordinator would not say."""
+        if not message.to_site:
+            raise InputError(f"a {type(message).__name__}, which only coordinators understand, came to a site")
+        if isinstance(message, m.AskItem | m.ItemLimits):
+            fits = self._items is not None
+        elif isinstance(message, m.Reference):
+            fits = len(message.limits) == len(self._guards) and all(
+                limits.start.size == guard.starts and limits.zones.size == zone_size(*self.monitor.about(i), limits.sides)
+                for i, (guard, limits) in enumerate(zip(self._guards, message.limits, strict=True))
+            )
+        elif isinstance(message, m.About):
+            fits = message.query < len(self._guards) and self._guards[message.query].understands(message)
+        else:
+            fits = isinstance(message, m.AskAll)
+        if not fits:
+            raise InputError(
+                f"a {type(message).__name__} for another monitor than that of site {self.number}; build all from one Monitor(…)"
+            )
+
+    def _hear(self, message: Message) -> None:
+        if isinstance(message, m.Reference):
+            self._begin(message)
+        elif isinstance(message, m.AskItem | m.ItemLimits):
+            self._hear_of_item(message)
+            return
+        elif isinstance(message, m.Dated) and (message.epoch != self._epoch or self.state == State.JOINING):
+            self.ignored += 1
+        elif isinstance(message, m.AskAll):
+            self._tell()
+            self.state, self._reported = State.WAITING, True
+        elif isinstance(message, m.About):
+            self._hear_about(message, self._guards[message.query])
+        self._look()
+
+    def _begin(self, message: m.Reference) -> None:
+        self._epoch, self.state, self._reported = message.epoch, State.WATCHING, False
+        for number, (guard, limits) in enumerate(zip(self._guards, message.limits, strict=True)):
+            guard.begin(region_of(*self.monitor.about(number), limits), limits)
+        if self._items is not None:
+            self._items.cap = message.cap
+            self._look_at_items()
+
+    def _hear_of_item(self, message: m.AskItem | m.ItemLimits) -> None:
+        guard, drift = self._items, self.drifts[self._watched]
+        assert guard is not None
+        assert isinstance(drift, WindowDrift)
+        if isinstance(message, m.ItemLimits):
+            guard.set(message, drift)
+        else:
+            count = guard.count(drift, item := m.hash_of(message.key), message.key)
+            if count is not None:
+                self._send(m.ItemCount, item, count)
+        self._look_at_items()
+
+    def _hear_about(self, message: m.About, guard: Guard) -> None:
+        if isinstance(message, m.AskDrift):
+            if not self._reported:  # else what was said is on its way, and holds
+                self._report(message.query, message.turn)
+        elif isinstance(guard, FunctionalGuard):
+            if isinstance(message, m.Step):
+                guard.step(float(message.numbers[0]), self._pressure)
+                guard.turn = message.turn
+                self.state = State.WATCHING
+            elif not self._reported:
+                self._say_pressure(message.query, message.turn, guard)
+        elif isinstance(guard, GeometricGuard) and isinstance(message, m.Balance):
+            guard.balance(message.numbers.reshape(guard.said.shape), message.is_all)
+            guard.turn = message.turn
+            self.state, self._reported = State.WATCHING, False
+
+    def _must_be_here(self) -> None:
+        if self.state == State.LEFT:
+            raise InputError(f"site {self.number} has left; make a new one with Monitor.site")
+
+
+def _rounded(norms: Floats) -> Floats:
+    """Numbers as they arrive in floats of four bytes."""
+    return norms.astype(np.float32).astype(np.float64)
+
+
+def _shorter(keys: tuple[Hashes, Counts], numbers: Counts) -> m.Change:
+    """The keys that came, or the numbers that they changed, whatever takes fewer bytes."""
+    if keys[0].size < numbers.size // 64:  # sparse numbers take more: an entry in every row
+        return keys
+    if 8 * keys[0].size > 4 * numbers.size:
+        return numbers
+    verbatim, sketched = m.Told(0, 0, 0, (keys,)).nbytes, m.Told(0, 0, 0, (numbers,)).nbytes
+    return keys if verbatim < sketched else numbers

@@ -1,0 +1,300 @@
+"""A Fast-AMS sketch whose cells count over a window: second moments and joins of what came lately.
+
+A cell is a pair of window counters, one for the keys whose sign is plus and one for those whose sign is minus:
+
+    key ──> uint64 ──> row · 2·width + 2·bucket + (0 for plus, 1 for minus) ──> counters ──> plus - minus ──> as Fast-AMS
+
+What can be proved. Let x be a row of exact differences, c that of exact sums (plus + minus), and y the row that counters give
+which are each off by at most s of their count. Then |y - x| ≤ s·c cell by cell and |x| ≤ c, so the row's self-join is off by
+
+    | |y|² - |x|² | = |(y - x)·(y + x)| ≤ s|c|·(2|x| + s|c|) ≤ (2s + s²)·|c|²
+
+Half of eps goes to the table and half to the counters, 2s + s² = eps/2. A median moves no further than the row that moves
+most, so an answer about the last so long is off by at most eps/2·F2 + eps/2·|c|² with probability 1 - delta, where F2 is the
+second moment and |c|² the largest of the rows'; a row's is F2 + (N² - F2)/width on average, with N arrivals. In the same way
+an inner product is off by at most eps/2·|a||b| + eps/2·|c_a||c_b|. A range in the past is a difference of two counts: there
+c is the arrivals since it began plus those since it ended.
+
+The bounds of an answer say what it is off by there. Every counter knows for certain how far off it may be, and interval
+arithmetic makes of that certain bounds of each exact row. If low_r ≤ x_r ≤ high_r in every row, then median(low) ≤ median(x) ≤
+median(high), because a median does not fall when any of its numbers grows. What is left to chance is how far the median of
+exact rows is from the truth, as in Fast-AMS.
+"""
+
+import math
+from dataclasses import dataclass, fields
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lately.core import plan
+from lately.core.codec import Reader, Writer, storable
+from lately.core.durations import Duration, arrivals
+from lately.core.errors import MergeError, ParameterError
+from lately.core.estimate import Estimate
+from lately.core.keys import SEED, Hashes, Keys, key_column
+from lately.core.plan import SAMPLES, Counter, check_word
+from lately.counters.base import CounterArray, Counts, Stamps
+from lately.counters.families import counter_array, starting_bytes
+from lately.counters.shape import Shape, read_shape, window_and_lateness
+from lately.sketches.ams import MOST_CELLS, FastAmsSketch
+from lately.sketches.fourwise import polynomials, signed_cells
+from lately.sketches.hashing import DEFAULT_SEED
+from lately.sketches.scratch import scratch
+from lately.sketches.windowed_sketch import WindowedSketch
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class AmsShape(Shape):
+    """What a windowed Fast-AMS sketch was asked for."""
+
+    seed: int
+
+    @property
+    def eps_ams(self) -> float:
+        """The error of the table."""
+        return self.eps / 2
+
+    @property
+    def eps_sw(self) -> float:
+        return plan.premerge_error(math.sqrt(1 + self.eps / 2) - 1, self.merge_height)
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """(width, depth)."""
+        return plan.ams_size(self.eps_ams, self.delta)
+
+    def write(self, out: Writer) -> None:
+        Shape.write(self, out)  # super() does not work in a dataclass with slots
+        out.u64(self.seed)
+
+
+class Rows(NamedTuple):
+    """What is known of ``depth`` rows of ``width`` numbers, or of one number a row."""
+
+    low: Floats
+    value: Floats
+    high: Floats
+
+    def squared(self) -> "Rows":
+        """The squares of each row, added up."""
+        ends = self.low**2, self.high**2
+        low = np.where((self.low > 0) | (self.high < 0), np.minimum(*ends), 0.0)
+        return Rows(low, self.value**2, np.maximum(*ends)).summed()
+
+    def times(self, other: "Rows") -> "Rows":
+        """The products with another's, added up in each row."""
+        ends = [mine * its for mine in (self.low, self.high) for its in (other.low, other.high)]
+        return Rows(np.minimum.reduce(ends), self.value * other.value, np.maximum.reduce(ends)).summed()
+
+    def summed(self) -> "Rows":
+        return Rows(*(part.sum(axis=1) for part in self))
+
+    def medians(self) -> tuple[float, float, float]:
+        low, value, high = (float(np.median(part)) for part in self)
+        return low, value, high
+
+
+@storable(15)
+class WindowedAmsSketch(WindowedSketch[AmsShape]):
+    """Second moments, inner products and sums over keys of what came lately, over a sliding window; mergeable across sites.
+
+    Build it by the guarantee: with probability 1 - ``delta`` a second moment F2 of the last so long is off by at most ``eps``/2
+    of F2 and eps/2 of F2 + (N² - F2)/width, N being the arrivals and the second part an average; the bounds of an answer
+    say what it is there. An ``EcmSketch`` is off by eps·N² instead, which says nothing where there are many keys. ``window``,
+    ``counter`` and ``merge_height`` are as there, but randomized waves are refused. Memory is O(1/eps³ · ln 1/delta · log
+    arrivals), an update costs O(ln 1/delta).
+
+    >>> sketch = WindowedAmsSketch(window="1h", eps=0.2, delta=0.1)
+    >>> sketch.update(["/cart", "/", "/cart"], ["2026-01-01T12:00", "2026-01-01T12:20", "2026-01-01T12:30"])
+    >>> sketch.self_join().value, sketch.self_join(last="5m").value
+    (5.0, 1.0)
+    """
+
+    _parts: tuple[CounterArray, CounterArray]
+    _words: Hashes
+    _width: np.uint64
+
+    def __init__(
+        self,
+        *,
+        window: Duration | arrivals,
+        eps: float,
+        delta: float,
+        tick: Duration | None = None,
+        counter: Counter = "wave",
+        merge_height: int = 0,
+        lateness: Duration | None = None,
+        seed: int = DEFAULT_SEED,
+    ) -> None:
+        plan.check_probability("eps", eps)
+        plan.deltas(delta, counter)
+        if counter == "randwave":
+            raise ParameterError(
+                "counter='randwave': randomized waves give no guarantee for self-joins and inner products "
+                "(ECM-15 section 7.2); give counter='wave', 'exphist' or 'exact'"
+            )
+        shape = AmsShape(
+            *window_and_lateness(window, tick, lateness), eps, delta, merge_height, counter, SAMPLES, check_word("seed", seed)
+        )
+        if (cells := math.prod(shape.size)) > MOST_CELLS:
+            raise ParameterError(f"eps={eps!r}, delta={delta!r} need {cells:,} cells; give a larger eps")
+        self._begin(shape, _arrays(shape))
+
+    # -- what it is made of --------------------------------------------------------------------------------------------
+
+    @property
+    def width(self) -> int:
+        """Cells in a row, each a pair of counters."""
+        return int(self._width)
+
+    @property
+    def depth(self) -> int:
+        """Rows."""
+        return int(self._words.shape[0])
+
+    @property
+    def counter(self) -> str:
+        """The family of its counters."""
+        return self._shape.counter
+
+    @property
+    def error(self) -> float:
+        """The error that its counters have now, merges included: h·eps_sw(1 + eps_sw) + eps_sw, or 0 if they are exact."""
+        return 0.0 if self.counter == "exact" else plan.merged_error(self._shape.eps_sw, self.merges)
+
+    def __repr__(self) -> str:
+        return (
+            f"WindowedAmsSketch({self._window!r}, eps={self.eps}, delta={self.delta}, counter={self.counter!r}, "
+            f"width={self.width}, depth={self.depth}, merges={self.merges}, nbytes={self.nbytes:_})"
+        )
+
+    def _begin(self, shape: AmsShape, parts: Any) -> Self:
+        width, depth = shape.size
+        self._words, self._width = polynomials(shape.seed, depth), np.uint64(width)
+        return super()._begin(shape, parts)
+
+    # -- write ---------------------------------------------------------------------------------------------------------
+
+    def update(self, keys: Any, times: Any = None, counts: Any = None) -> None:
+        """Count a column of keys at their times, ``counts`` times each; all of it as in an ``EcmSketch``.
+
+        A window forgets, but it takes nothing back: counts are 0 or more.
+        """
+        self._take(key_column(keys), times, counts)
+
+    def _count(self, keys: Keys, start: int, stamps: Stamps, counts: Counts | None) -> None:
+        array, total = self._parts
+        hashes, cells = scratch(stamps.size)
+        hashes.fill(SEED)
+        keys.hash_into(start, hashes)
+        for row in range(self.depth):
+            signed_cells(hashes, row, self._words, self._width, cells)
+            array.add_to_row(row, cells, stamps, counts)
+        total.extend(stamps, counts)
+
+    # -- read ----------------------------------------------------------------------------------------------------------
+
+    def self_join(self, last: Duration | None = None, between: tuple[Any, Any] | None = None) -> Estimate:
+        """The second moment of the range: the sum of the squares of all frequencies."""
+        low, value, high = self._second_moment(self._rows(self._range(last, between)))
+        return Estimate(value, low, high, 1 - self.delta)
+
+    def inner_product(
+        self, other: "WindowedAmsSketch", last: Duration | None = None, between: tuple[Any, Any] | None = None
+    ) -> Estimate:
+        """The sum over all keys of the product of their frequencies in two streams, over the same range of time.
+
+        The bounds hold with probability 1 - 3·delta: the norms of both streams in them are estimates too.
+        """
+        self._comparable(other)
+        ages = self._range(last, between)
+        times = [t for t in (self._now, other._now) if t is not None]
+        now = max(times) if times and self._window.kind != "arrivals" else None
+        mine, its = self._rows(ages, now), other._rows(ages, now)
+        norms = math.sqrt(self._second_moment(mine)[2] * self._second_moment(its)[2])
+        return self._within(mine.times(its), norms, 1 - 3 * self.delta, least=0.0)
+
+    def range_sum(
+        self, keys: Any, *, weights: Any = None, last: Duration | None = None, between: tuple[Any, Any] | None = None
+    ) -> Estimate:
+        """The sum of the frequencies of these keys, times whole ``weights``; a ``range`` may be long.
+
+        The bounds hold with probability 1 - 2·delta: the norm of the stream in them is an estimate too.
+
+        >>> sketch = WindowedAmsSketch(window=100, eps=0.2, delta=0.1)
+        >>> sketch.update([3, 40, 500], [10, 20, 30], [7, 2, 1])
+        >>> sketch.range_sum(range(0, 100)).value, sketch.range_sum(range(0, 100), last=15).value
+        (9.0, 2.0)
+        """
+        rows = self._rows(self._range(last, between))
+        vector, square = self._plain()._vector(keys, weights)
+        table = vector.table.astype(np.float64)
+        norms = math.sqrt(self._second_moment(rows)[2] * square)
+        least = 0.0 if vector.total == vector.weight else -math.inf
+        return self._within(rows.times(Rows(table, table, table)), norms, 1 - 2 * self.delta, least)
+
+    def _second_moment(self, rows: Rows) -> tuple[float, float, float]:
+        low, value, high = rows.squared().medians()
+        return low / (1 + self._shape.eps_ams), value, high / (1 - self._shape.eps_ams)
+
+    def _within(self, rows: Rows, norms: float, confidence: float, least: float) -> Estimate:
+        """The median of the rows, with the error of the table around it; what is sure to be ``least`` or more is."""
+        off = self._shape.eps_ams * norms
+        low, value, high = rows.medians()
+        return Estimate(max(value, least), max(low - off, least), max(high + off, least), max(confidence, 0.0))
+
+    def _plain(self) -> FastAmsSketch:
+        """An empty sketch without a window that has the same hash functions."""
+        shape, table = self._shape, np.zeros(self.width * self.depth, np.int64)
+        return FastAmsSketch._of(self.width, self.depth, shape.eps_ams, shape.delta, shape.seed, table, 0, 0)
+
+    def _rows(self, ages: tuple[int, int | None], now: int | None = None) -> Rows:
+        """Bounds of the signed cells in a range."""
+        found = self._bounds(self._parts[0], None, self._held_table, ages, now)
+        low, value, high = (part.reshape(self.depth, self.width, 2).astype(np.float64) for part in found)
+        return Rows(low[..., 0] - high[..., 1], value[..., 0] - value[..., 1], high[..., 0] - low[..., 1])
+
+    def _held_table(self, tick: int) -> Counts:
+        """What is held back since a tick, by counter."""
+        table = np.zeros(self._parts[0].cells, np.int64)
+        newer = self._held.ticks >= tick
+        cells = np.empty(int(newer.sum()), np.uint32)
+        for row in range(self.depth):
+            signed_cells(self._held.hashes[newer], row, self._words, self._width, cells)
+            np.add.at(table, cells, self._held.counts[newer])
+        return table
+
+    def _comparable(self, other: object) -> None:
+        if not isinstance(other, WindowedAmsSketch):
+            raise MergeError(
+                f"an inner product of a WindowedAmsSketch and a {type(other).__name__}; give two WindowedAmsSketches"
+            )
+        for name in ("window", "eps", "delta", "seed"):
+            mine, its = getattr(self._shape, name), getattr(other._shape, name)
+            if mine != its:
+                raise MergeError(f"two streams differ in {name}: {mine!r} and {its!r}; build their sketches alike")
+
+    # -- bytes ---------------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def _read(cls, source: Reader) -> Self:
+        base = read_shape(source)
+        shape = AmsShape(**{field.name: getattr(base, field.name) for field in fields(base)}, seed=source.u64())
+        source.check(shape.counter != "randwave", "randomized waves, whose signs prove nothing")
+        cells = math.prod(shape.size)
+        source.check(cells <= MOST_CELLS, f"{cells} cells")
+        source.fits(starting_bytes(shape.counter, 2 * cells, shape.eps_sw, shape.delta, shape.samples))
+        sketch = object.__new__(cls)._begin(shape, _arrays(shape))
+        sketch._read_state(source)
+        return sketch
+
+
+def _arrays(shape: AmsShape) -> tuple[CounterArray, CounterArray]:
+    """A pair of counters for each cell, and one finer counter for the total."""
+    pairs = counter_array(shape.counter, 2 * math.prod(shape.size), shape.window.span, shape.eps_sw)
+    family = "exact" if shape.counter == "exact" else "wave"
+    return pairs, counter_array(family, 1, shape.window.span, plan.total_error(shape.eps_sw))
