@@ -343,7 +343,7 @@ def things():
         guess.update(["a", 7, "a"], [1, 2, 9])
     signed = [kind(eps=0.5, delta=0.2, seed=7) for kind in (lt.AmsSketch, lt.FastAmsSketch)]
     for one in signed:
-        one.update(["a", "b", "a"], [3, -4, 1])
+        one.update(["a", "b", "a"], counts=[3, -4, 1])
     lately = lt.WindowedAmsSketch(window="1m", eps=0.5, delta=0.4, lateness="5s")
     lately.update(["a", 7, "a"], [1, 2, 9])
     return [counter, sketch, table, sketch.extract(last=1), tree, numbers, top, *guesses, *signed, lately]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from lately.monitor.watch import Monitor
 
 #: Balancing must leave this share of the first room, or there will be trouble again at once.
-BALANCED = 0.1
+BALANCED = 0.03
 
 
 class GeometricCoordinator(Coordinator):

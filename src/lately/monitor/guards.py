@@ -14,7 +14,7 @@ from lately.monitor.region import Region
 from lately.monitor.zones import Floats
 
 #: A site speaks up when this share of its room is left: looking at every event of the last bit costs more than it saves.
-EARLY = 0.01
+EARLY = 0.002
 #: More steps at once say no more.
 _MOST_STEPS = 10**6
 
