@@ -57,6 +57,8 @@ class Simulation:
         """The relative errors of the announced value, where nothing was on its way; or at all looks."""
         looks = [(a.value, truth) for _, query, a, truth, flying in self.history if query == name and not (settled and flying)]
         values, truths = np.array(looks, np.float64).reshape(-1, 2).T
+        begun = ~np.isnan(values)
+        values, truths = values[begun], truths[begun]
         return np.abs(values - truths) / np.maximum(np.abs(truths), 1e-300)
 
 
