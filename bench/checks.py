@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from time import perf_counter
 from typing import Any
@@ -11,10 +12,9 @@ import numpy as np
 from bench.data import Ints
 from bench.report import Options, Report, Table, Verdict
 from bench.timing import race
-from lately.core.durations import Window
 from lately.core.keys import Hashes, hash_keys
 from lately.monitor import Ecm, FastAms, Monitor, SelfJoin
-from lately.monitor.drift import PART, Drift, StreamDrift, WindowDrift
+from lately.monitor.drift import PART, Drift, WindowDrift, drift_of
 from lately.monitor.layout import Layout
 from lately.sketches.hashing import DEFAULT_SEED
 
@@ -61,8 +61,8 @@ def local_checks(report: Report, keys: Ints, options: Options) -> None:
 
 
 def _kinds(rows: int) -> dict[str, tuple[Layout, Monitor | None]]:
-    window = Window.of(WINDOW)
     ecm, ams = Ecm(WINDOW, 0.15, math.exp(-rows)), FastAms(eps=0.1, delta=2**-7)
+    lately = FastAms(eps=0.1, delta=2**-7, window=WINDOW)
     small, large = ecm.layout(), ams.layout()
     assert small.rows == rows
     watch = {"f2": SelfJoin(theta=0.15)}, {"f2": SelfJoin(theta=0.2)}
@@ -71,16 +71,15 @@ def _kinds(rows: int) -> dict[str, tuple[Layout, Monitor | None]]:
         "Ecm(eps=0.15)": (small, Monitor(ecm, watch[0])),
         "FastAms(eps=0.1)": (Layout(rows, large.width, DEFAULT_SEED, True), Monitor(ams, watch[1]) if same else None),
         "FastAms(eps=0.1), window": (
-            Layout(rows, large.width, DEFAULT_SEED, True, window, 0.1 / 4),
-            Monitor(FastAms(eps=0.1, delta=2**-7, window=WINDOW), watch[1]) if same else None,
+            replace(lately.layout(), rows=rows),
+            Monitor(lately, watch[1]) if lately.layout().rows == rows else None,
         ),
     }
 
 
 def _warmed(layout: Layout, hashes: Hashes, ticks: Ints) -> Drift:
     """A drift that has counted the first half, and told it."""
-    drift = StreamDrift(layout) if layout.window is None else WindowDrift(layout)
-    drift.wake_after(math.inf)
+    drift = drift_of(layout)
     half = hashes.size // 2
     _feed(drift, hashes[:half], ticks[:half])
     drift.tell()

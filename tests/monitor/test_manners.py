@@ -22,6 +22,37 @@ def test_streams_of_a_site_may_run_ahead_of_each_other():
     assert site.late == 1
 
 
+@pytest.mark.parametrize("scheme", ["functional", "geometric", "ship"])
+def test_all_hear_of_streams_that_run_apart(scheme):
+    """What is shipped is counted by the clock of its own stream too."""
+    queries = {"join": InnerProduct(of=("a", "b"), theta=0.1), "b": SelfJoin(theta=0.1, stream="b")}
+    carrier = Carrier(Monitor(ECM, queries, streams=("a", "b"), scheme=scheme), range(2))
+    for start in range(0, 400, 40):
+        for stream in ("a", "b"):
+            for number in range(2):
+                carrier.update(number, [1, 2] * 20, np.arange(start, start + 40), stream=stream)
+            carrier.settle()
+            carrier.check()
+    assert [site.late for site in carrier.sites.values()] == [0, 0]
+
+
+def test_time_does_not_go_back_before_zero():
+    site = Monitor(ECM, SKEW).site(0)
+    site.update([1], [0])
+    site.advance(-5)
+    site.update([1], [-3])
+    assert (site.late, site.drifts[0].now) == (1, 0)
+
+
+def test_a_windowed_sketch_is_as_good_at_sites_as_by_itself():
+    """eps pays for the signs and for the counters: the layout is that of the sketch with the same guarantee."""
+    layout = FastAms(eps=0.2, delta=0.01, window=60).layout()
+    sketch = lt.WindowedAmsSketch(window=60, eps=0.2, delta=0.01)
+    assert (layout.rows, layout.width, layout.eps) == (sketch.depth, sketch.width, sketch.error)
+    plain, ours = lt.FastAmsSketch(eps=0.2, delta=0.01), FastAms(eps=0.2, delta=0.01).layout()
+    assert (ours.rows, ours.width) == (plain.depth, plain.width)
+
+
 def test_a_site_that_starts_again_under_its_old_number_is_refused():
     monitor = Monitor(AMS, SKEW)
     carrier = Carrier(monitor, range(2))

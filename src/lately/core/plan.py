@@ -110,6 +110,11 @@ def count_min_size(eps_cm: float, delta_cm: float) -> tuple[int, int]:
     return math.ceil(math.e / eps_cm), max(1, math.ceil(math.log(1 / delta_cm)))
 
 
+def ams_split(eps: float) -> tuple[float, float]:
+    """(eps_ams, eps_sw) of Fast-AMS over a window: half for the signs, and s with 2s + s² = eps/2 for each counter."""
+    return eps / 2, math.sqrt(1 + eps / 2) - 1
+
+
 def ams_size(eps: float, delta: float) -> tuple[int, int]:
     """(width, depth) of an AMS or Fast-AMS array: the fewest cells whose median is off by eps with probability delta.
 

@@ -54,6 +54,17 @@ def check_tick(tick: int) -> None:
         raise InputError(f"a time lies {tick:,} ticks from the epoch, more than 2**62; check the unit of times")
 
 
+def ticks_of_keys(times: Any, window: Window, size: int) -> Ints:
+    """The ticks of so many keys, from a time for each of them or one for all."""
+    ticks = ticks_of(times, window)
+    if ticks.size == size:
+        return ticks
+    if ticks.size == 1 and np.ndim(times) == 0:
+        return np.full(size, ticks[0])
+    hint = " (a tuple is one key: give a list)" if size == 1 else ""
+    raise InputError(f"{size:,} keys but {ticks.size:,} times{hint}; give one time for each key, or one for all")
+
+
 def tick_of(time: Any, window: Window) -> int:
     """The tick of one instant."""
     ticks = ticks_of(time, window)

@@ -26,7 +26,7 @@ from lately.core.errors import InputError, MergeError, ParameterError
 from lately.core.jit import tell_if_cold
 from lately.core.keys import HashedKeys, Hashes, Keys, all_hashes
 from lately.core.stored_keys import column_of, read_keys, write_keys
-from lately.core.times import check_tick, instant_of, tick_of, ticks_of
+from lately.core.times import check_tick, instant_of, tick_of, ticks_of_keys
 from lately.counters.base import MAX_COUNT, MAX_STAMP, Bounds, Cells, CounterArray, Counts, Part, Stamps
 from lately.counters.order import Held, is_sorted, put_stamps
 from lately.counters.ranges import range_ages
@@ -178,13 +178,7 @@ class Windowed(ABC, Generic[S]):
                 raise InputError("times given to a window of arrivals; leave times out, or build it with window='1h'")
             start = (self._now or 0) + 1
             return np.arange(start, start + size, dtype=np.int64)
-        ticks = ticks_of(times, self._window)
-        if ticks.size != size:
-            if ticks.size == 1 and np.ndim(times) == 0:
-                return np.full(size, ticks[0])
-            hint = " (a tuple is one key: give a list)" if size == 1 else ""
-            raise InputError(f"{size:,} keys but {ticks.size:,} times{hint}; give one time for each key, or one for all")
-        return ticks
+        return ticks_of_keys(times, self._window, size)
 
     def _release(self) -> None:
         """Count what can no longer be overtaken."""

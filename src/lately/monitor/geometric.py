@@ -15,7 +15,7 @@ import numpy as np
 from lately.monitor import messages as m
 from lately.monitor.coordinator import ENOUGH, Activity, Coordinator, Peer
 from lately.monitor.region import Region
-from lately.monitor.zones import Floats
+from lately.monitor.zones import Floats, rounded
 
 if TYPE_CHECKING:
     from lately.monitor.watch import Monitor
@@ -52,7 +52,7 @@ class GeometricCoordinator(Coordinator):
     def _start(self, query: int, region: Region) -> Floats:
         if query == 0:
             self._centres, self._slacks = [], []
-        mean = self._mean(query, set()).astype(np.float32).astype(np.float64)
+        mean = rounded(self._mean(query, set()))
         self._centres.append(mean)
         self._slacks.append({number: mean - self._points(query, number) for number in self.sites})
         return mean
@@ -74,8 +74,7 @@ class GeometricCoordinator(Coordinator):
         reported = [number for number in sites if self._peers[number].waits]
         is_all = len(reported) == len(sites)
         region, slacks, watched = self._watched[query].region, self._slacks[query], self._watched[query]
-        mean = sum(self._points(query, n) + slacks[n] for n in reported) / len(reported)
-        mean = np.asarray(mean).astype(np.float32).astype(np.float64)
+        mean = rounded(np.mean([self._points(query, number) + slacks[number] for number in reported], axis=0))
         centre = mean if is_all else self._centres[query]
         origin = self._centres[query]
         if self._room(query, region, centre, mean) > BALANCED * self._room(query, region, 0 * origin, 0 * origin):

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from lately.core.codec import LIMIT, Reader, Writer
 from lately.core.errors import FormatError, InputError
-from lately.core.keys import Hashes, all_hashes
-from lately.core.stored_keys import column_of, read_key, write_key
+from lately.core.keys import Hashes, hash_keys
+from lately.core.stored_keys import read_key, write_key
 from lately.counters.base import MAX_COUNT, Counts
 
 #: More than any query has, or any monitor; what says otherwise was not written by lately.
@@ -110,7 +110,7 @@ def must_be_message(message: object) -> None:
 
 def hash_of(key: Any) -> int:
     """The number by which messages speak of a key."""
-    return int(all_hashes(column_of([key]))[0])
+    return int(hash_keys([key])[0])
 
 
 @kind(1)

@@ -16,17 +16,17 @@ from lately.core.columns import arrival_counts, signed_counts
 from lately.core.errors import InputError, ParameterError
 from lately.core.jit import tell_if_cold
 from lately.core.keys import Hashes, IntegerKeys, Keys, all_hashes, key_column
-from lately.core.times import check_tick, tick_of, ticks_of
+from lately.core.times import check_tick, tick_of, ticks_of_keys
 from lately.counters.base import MAX_COUNT, Counts
 from lately.monitor import messages as m
-from lately.monitor.drift import CAP, FLOOR, MOVED, Drift, StreamDrift, WindowDrift
+from lately.monitor.drift import CAP, FLOOR, MOVED, Drift, StreamDrift, WindowDrift, drift_of
 from lately.monitor.frequent import ItemsGuard
 from lately.monitor.guards import FunctionalGuard, GeometricGuard, Guard, PushingGuard
 from lately.monitor.inbox import Inbox
 from lately.monitor.messages import Message
 from lately.monitor.queries import norms_of
 from lately.monitor.region import region_of, zone_size
-from lately.monitor.zones import Floats
+from lately.monitor.zones import Floats, rounded
 
 if TYPE_CHECKING:
     from lately.monitor.watch import Monitor
@@ -56,9 +56,7 @@ class Site:
         tell_if_cold()
         self.monitor, self.number = monitor, number
         self.state = State.JOINING
-        self.drifts: list[Drift] = [StreamDrift(one) if one.window is None else WindowDrift(one) for one in monitor.layouts]
-        for drift in self.drifts:
-            drift.wake_after(math.inf)
+        self.drifts: list[Drift] = [drift_of(layout) for layout in monitor.layouts]
         self._guards: list[Guard] = [monitor.guard(i) for i in range(len(monitor.queries))]
         self._items = None if monitor.frequent is None else ItemsGuard()
         self._watched = 0 if monitor.frequent is None else monitor.frequent[1].channel(monitor.streams)
@@ -154,11 +152,7 @@ class Site:
             if times is not None:
                 raise InputError("times given to a monitor without a window; leave them out, or give FastAms(window=…)")
             return None
-        ticks = ticks_of(times, window)
-        if ticks.size != size:
-            if ticks.size != 1 or np.ndim(times) != 0:
-                raise InputError(f"{size:,} keys but {ticks.size:,} times; give one time for each key, or one for all")
-            ticks = np.full(size, ticks[0])
+        ticks = ticks_of_keys(times, window, size)
         check_tick(int(ticks.min()))
         check_tick(int(ticks.max()))
         return ticks
@@ -187,7 +181,8 @@ class Site:
 
     def _pass(self, stream: int, tick: int) -> None:
         """Let the windows of a stream reach this tick."""
-        now = self._nows[stream] = max(tick, self._nows[stream] or tick)
+        before = self._nows[stream]
+        now = self._nows[stream] = tick if before is None else max(before, tick)
         for index in self.monitor.layouts_of(stream):
             drift = self.drifts[index]
             if isinstance(drift, WindowDrift) and drift.now is not None and drift.now < now:
@@ -266,7 +261,7 @@ class Site:
 
     def _report(self, number: int, turn: int) -> None:
         """Say where the rows of every stream are, and wait."""
-        norms = [_rounded(drift.look()) for drift in self.drifts]
+        norms = [rounded(drift.look()) for drift in self.drifts]
         self._remember(norms)
         flat = np.concatenate([part.ravel() for part in norms])
         self._send(m.Report, self._epoch, number, turn, flat, sum(drift.updates for drift in self.drifts))
@@ -274,7 +269,7 @@ class Site:
 
     def _say_pressure(self, number: int, turn: int, guard: FunctionalGuard) -> None:
         """Say how high the pressure of a query is, and wait."""
-        self._remember([_rounded(drift.look()) for drift in self.drifts])
+        self._remember([rounded(drift.look()) for drift in self.drifts])
         self._pressure = float(np.float32(guard.region.pressure(guard.said)))
         self._send(m.Pressure, self._epoch, number, turn, np.array([self._pressure]))
         self.state = State.WAITING
@@ -396,11 +391,6 @@ class Site:
     def _must_be_here(self) -> None:
         if self.state == State.LEFT:
             raise InputError(f"site {self.number} has left; make a new one with Monitor.site")
-
-
-def _rounded(norms: Floats) -> Floats:
-    """Numbers as they arrive in floats of four bytes."""
-    return norms.astype(np.float32).astype(np.float64)
 
 
 def _shorter(keys: tuple[Hashes, Counts], numbers: Counts) -> m.Change:

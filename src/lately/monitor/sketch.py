@@ -50,7 +50,8 @@ class Ecm:
 class FastAms:
     """Fast-AMS sketches (GM-AMS): estimates are medians over rows. Without a ``window`` counts may also be negative.
 
-    A monitor's theta includes eps, and must be larger.
+    A monitor's theta includes eps, and must be larger. With a window half of eps is for the counters, whose error is a share
+    of what collides too, as in a ``WindowedAmsSketch``.
 
     >>> FastAms(eps=0.1, delta=0.01).layout().rows
     5
@@ -73,10 +74,12 @@ class FastAms:
 
     def layout(self) -> Layout:
         """How a stream is laid out."""
-        width, depth = plan.ams_size(self.eps, self.delta)
         if self.window is None:
+            width, depth = plan.ams_size(self.eps, self.delta)
             return Layout(depth, width, self.seed, True)
-        return Layout(depth, width, self.seed, True, _window_of(self.window, self.tick), self.eps / 4)
+        eps_ams, eps_sw = plan.ams_split(self.eps)
+        width, depth = plan.ams_size(eps_ams, self.delta)
+        return Layout(depth, width, self.seed, True, _window_of(self.window, self.tick), eps_sw)
 
 
 Sketch = Ecm | FastAms

@@ -12,7 +12,7 @@ from lately.core.keys import Hashes, hash_keys
 from lately.monitor.baselines import OracleCoordinator, PushCoordinator, ShipCoordinator
 from lately.monitor.coordinator import Coordinator
 from lately.monitor.drift import WindowDrift
-from lately.monitor.frequent import Estimates, Frequent
+from lately.monitor.frequent import Frequent, TrueCounts
 from lately.monitor.functional import FunctionalCoordinator
 from lately.monitor.geometric import GeometricCoordinator
 from lately.monitor.guards import FunctionalGuard, GeometricGuard, Guard, PushingGuard, SilentGuard
@@ -205,7 +205,7 @@ class Monitor:
         truth: dict[str, Any] = {name: self.estimate(number, vectors) for number, name in enumerate(self.names)}
         if self.frequent:
             channel = self.frequent[1].channel(self.streams)
-            truth[self.frequent[0]] = Estimates(
+            truth[self.frequent[0]] = TrueCounts(
                 [drift for site in sites if isinstance(drift := site.drifts[channel], WindowDrift)]
             )
         return truth

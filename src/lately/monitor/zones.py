@@ -183,4 +183,9 @@ def travelled(form: Form, rows: Any) -> Floats:
     less = exact - np.abs(exact) * SHRINK
     if form != "linear":
         less[:, :2] = exact[:, :2] * (1 + SHRINK)
-    return np.clip(less, -_NEVER, _NEVER).astype(np.float32).astype(np.float64)
+    return rounded(np.clip(less, -_NEVER, _NEVER))
+
+
+def rounded(numbers: Any) -> Floats:
+    """Numbers as they arrive in floats of four bytes."""
+    return np.asarray(numbers, np.float32).astype(np.float64)

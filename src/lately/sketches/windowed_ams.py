@@ -56,11 +56,11 @@ class AmsShape(Shape):
     @property
     def eps_ams(self) -> float:
         """The error of the table."""
-        return self.eps / 2
+        return plan.ams_split(self.eps)[0]
 
     @property
     def eps_sw(self) -> float:
-        return plan.premerge_error(math.sqrt(1 + self.eps / 2) - 1, self.merge_height)
+        return plan.premerge_error(plan.ams_split(self.eps)[1], self.merge_height)
 
     @property
     def size(self) -> tuple[int, int]:
