@@ -323,6 +323,7 @@ def test_family_numbers_never_change():
         14: lt.FastAmsSketch,
         15: lt.WindowedAmsSketch,
     }
+    assert codec.OF_MONITORS == {16: "site", 17: "coordinator"}  # which Monitor.restore reads
 
 
 def things():

@@ -30,6 +30,9 @@ VERSION = 1
 _HEADER = struct.Struct("<4sBBHI")
 _CRC = struct.Struct("<I")
 
+#: What only the monitor that it belongs to can read (``Monitor.restore``), by family number.
+OF_MONITORS = {16: "site", 17: "coordinator"}
+
 #: Blobs that would need more memory than this, or 32 times their own size, are refused unless the caller allows it.
 LIMIT = 2**28
 
@@ -73,8 +76,13 @@ def to_bytes(thing: Storable) -> bytes:
     """Write a sketch or counter as bytes: versioned, checked, the same on every machine."""
     out = Writer()
     thing._write(out)
+    return sealed(thing.FAMILY, out)
+
+
+def sealed(family: int, out: "Writer") -> bytes:
+    """What was written, under a header."""
     payload = out.bytes()
-    head = _HEADER.pack(MAGIC, VERSION, thing.FAMILY, 0, len(payload))
+    head = _HEADER.pack(MAGIC, VERSION, family, 0, len(payload))
     return b"".join((head, _CRC.pack(zlib.crc32(payload, zlib.crc32(head))), payload))
 
 
@@ -89,6 +97,19 @@ def from_bytes(data: bytes | bytearray | memoryview, *, limit: int | None = None
     >>> lt.from_bytes(counter.to_bytes()).count()
     Estimate(3, 3..3, 100%)
     """
+    family, source = opened(data, limit)
+    if family in OF_MONITORS:
+        raise FormatError(
+            f"the data is a {OF_MONITORS[family]} of a monitor (family {family}), which only an equal Monitor can read; "
+            "build that and call its restore(data)"
+        )
+    thing = _FAMILIES[family]._read(source)
+    source.finish()
+    return thing
+
+
+def opened(data: bytes | bytearray | memoryview, limit: int | None) -> tuple[int, "Reader"]:
+    """The family of what ``sealed`` wrote, once its header is found good, and a reader of its payload."""
     try:
         view = memoryview(data).cast("B")
     except TypeError as error:
@@ -106,12 +127,9 @@ def from_bytes(data: bytes | bytearray | memoryview, *, limit: int | None = None
     (crc,) = _CRC.unpack_from(view, _HEADER.size)
     if zlib.crc32(view[size:], zlib.crc32(view[: _HEADER.size])) != crc:
         raise FormatError("the checksum does not match; the data was damaged on its way here")
-    if flags or family not in _FAMILIES:
+    if flags or family not in _FAMILIES.keys() | OF_MONITORS.keys():
         raise FormatError(f"the data has family {family} and flags {flags}, unknown to this lately: upgrade it")
-    source = Reader(view[size:], max(LIMIT, 32 * len(view)) if limit is None else limit)
-    thing = _FAMILIES[family]._read(source)
-    source.finish()
-    return thing
+    return family, Reader(view[size:], max(LIMIT, 32 * len(view)) if limit is None else limit)
 
 
 def from_trusted_bytes(data: bytes) -> Any:
@@ -325,6 +343,16 @@ class Reader:
         """Refuse the input unless ``fine``."""
         if not fine:
             raise FormatError(f"not a sketch that lately wrote: {problem} (payload offset {self._at})")
+
+    def copy(self) -> "Reader":
+        """One that reads on from here by itself."""
+        twin = Reader(self._view, self.limit)
+        twin._at = self._at
+        return twin
+
+    def move_to(self, other: "Reader") -> None:
+        """Go on where a copy has come to."""
+        self._at = other._at
 
     def finish(self) -> None:
         """Nothing may be left over."""

@@ -256,6 +256,8 @@ def one_key(key: Any) -> Any:
 
 def key_column(keys: Any, depth: int = 0) -> Keys:
     """Read a column of keys, or one key, in any of the forms that users have; ``depth`` counts the tuples around it."""
+    if isinstance(keys, Keys):  # hashed by Spark, or read already
+        return keys
     if isinstance(keys, str | bytes | int | np.integer | np.str_ | np.bytes_) and not isinstance(keys, bool | np.bool_):
         return _one(keys)
     if isinstance(keys, tuple):

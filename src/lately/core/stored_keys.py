@@ -12,11 +12,12 @@ import numpy as np
 from lately.core.codec import Reader, Writer
 from lately.core.columns import Ints
 from lately.core.errors import FormatError, InputError
-from lately.core.keys import MAX_DEPTH, Keys, MixedKeys, key_column
+from lately.core.keys import MAX_DEPTH, DictionaryKeys, HashedKeys, IntegerKeys, Keys, MixedKeys, TextKeys, key_column
 
 _INTEGER, _TEXT, _BYTES, _TUPLE = range(4)
 _KINDS = {int: _INTEGER, str: _TEXT, bytes: _BYTES, tuple: _TUPLE}  # by exact type: True is no key
 
+_NONE = np.empty(0, np.int64)
 _OBJECT = 100  # bytes that one of Python's objects takes at the most, besides its text
 
 
@@ -29,6 +30,41 @@ def write_keys(out: Writer, keys: list[Any]) -> None:
     out.integers(np.array([part for part in parts if isinstance(part, int)], np.int64))
     out.integers(np.array([len(content) for content in contents], np.int64))
     out.raw(b"".join(contents))
+
+
+def write_column(out: Writer, keys: Keys) -> None:
+    """``write_keys`` of a whole column: the same bytes, without an object for each key where they are all alike."""
+    while isinstance(keys, HashedKeys) and keys.source is not None:
+        keys = keys.source if keys.rows is None else keys.source.take(keys.rows)
+    if isinstance(keys, DictionaryKeys):
+        keys = keys.values.take(keys.codes.astype(np.int64))
+    if isinstance(keys, IntegerKeys):
+        _write_alike(out, _INTEGER, keys.values, _NONE, b"")
+    elif isinstance(keys, TextKeys) and (not keys.text or _is_utf8(keys.data, keys.offsets)):
+        data = keys.data[int(keys.offsets[0]) : int(keys.offsets[-1])].tobytes()
+        _write_alike(out, _TEXT if keys.text else _BYTES, _NONE, np.diff(keys.offsets), data)
+    else:
+        write_keys(out, keys.pick(np.arange(len(keys))))
+
+
+def _write_alike(out: Writer, kind: int, integers: Ints, sizes: Ints, content: bytes) -> None:
+    out.integers(np.full(integers.size + sizes.size, kind, np.int64))
+    for column in (_NONE, integers, sizes):
+        out.integers(column)
+    out.raw(content)
+
+
+def _is_utf8(data: Any, offsets: Any) -> bool:
+    """Whether each of the texts in a buffer is UTF-8: all of it is, and none begins in the middle of a character."""
+    content = data[int(offsets[0]) : int(offsets[-1])]
+    starts = offsets[:-1][offsets[:-1] < offsets[1:]] - offsets[0]
+    if (content[starts] & 0xC0 == 0x80).any():
+        return False
+    try:
+        str(content.data, "utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _in_reading_order(keys: Iterable[Any]) -> Iterator[Any]:
@@ -50,6 +86,28 @@ def read_keys(source: Reader) -> list[Any]:
     source.check((integers, texts + contents, tuples) == held, "columns of different lengths")
     columns = _Columns(source, kinds, widths, numbers, sizes)
     return [columns.key(kind, MAX_DEPTH) for kind in columns.kinds]
+
+
+def read_column(source: Reader) -> Keys:
+    """``read_keys`` as a column, without an object for each key where they are all alike."""
+    ahead = source.copy()
+    kinds = ahead.integers(_INTEGER, _TUPLE)
+    if not kinds.size or kinds[0] == _TUPLE or (kinds != kinds[0]).any():
+        return column_of(read_keys(source))
+    ahead.integers(1, 2**62)
+    numbers, sizes = ahead.integers(-(2**63), 2**63 - 1), ahead.integers(0, 2**62)
+    if kinds[0] == _INTEGER:
+        ahead.check(numbers.size == kinds.size and not sizes.size, "columns of different lengths")
+        source.move_to(ahead)
+        return IntegerKeys(numbers)
+    ahead.check(sizes.size == kinds.size and not numbers.size, "columns of different lengths")
+    ahead.check(float(sizes.sum(dtype=np.float64)) < 2.0**62, "texts that are too long")
+    ends = np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes)))
+    content = np.frombuffer(ahead.raw(int(ends[-1])), np.uint8)
+    is_text = bool(kinds[0] == _TEXT)
+    ahead.check(not is_text or _is_utf8(content, ends), "a key's text is not UTF-8")
+    source.move_to(ahead)
+    return TextKeys(content, ends, is_text)
 
 
 def write_key(out: Writer, key: Any) -> None:

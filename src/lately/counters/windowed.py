@@ -25,7 +25,7 @@ from lately.core.durations import Duration, Window
 from lately.core.errors import InputError, MergeError, ParameterError
 from lately.core.jit import tell_if_cold
 from lately.core.keys import HashedKeys, Hashes, Keys, all_hashes
-from lately.core.stored_keys import column_of, read_keys, write_keys
+from lately.core.stored_keys import read_column, write_column
 from lately.core.times import check_tick, instant_of, tick_of, ticks_of_keys
 from lately.counters.base import MAX_COUNT, MAX_STAMP, Bounds, Cells, CounterArray, Counts, Part, Stamps
 from lately.counters.order import Held, is_sorted, put_stamps
@@ -321,7 +321,7 @@ class Windowed(ABC, Generic[S]):
         out.u64s(self._held.hashes)
         out.integers(self._held.counts)
         if self._held.keys is not None:
-            write_keys(out, self._held.keys.pick(np.arange(self._held.ticks.size)))
+            write_column(out, self._held.keys)
         for part in self._parts:
             part.write(out, self._now - self._origin if self._now is not None else 1)
 
@@ -347,7 +347,7 @@ class Windowed(ABC, Generic[S]):
     def _read_held_keys(self, source: Reader, hashes: Hashes) -> Keys | None:
         if not self._keeps_keys or not hashes.size:
             return None
-        keys = column_of(read_keys(source))
+        keys = read_column(source)
         source.check(len(keys) == hashes.size and bool((all_hashes(keys) == hashes).all()), "keys that are not those held back")
         return keys
 

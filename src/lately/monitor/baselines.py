@@ -6,12 +6,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lately.core.codec import Reader, Writer
+from lately.core.errors import InputError
 from lately.monitor import messages as m
-from lately.monitor.coordinator import Activity, Coordinator, Peer
+from lately.monitor.coordinator import Activity, Coordinator
 from lately.monitor.drift import Drift, WindowDrift, drift_of
 from lately.monitor.messages import Message
+from lately.monitor.peers import Peer
 from lately.monitor.queries import InnerProduct, Query, SelfJoin
 from lately.monitor.region import Region
+from lately.monitor.stored import read_drifts, read_numbers, write_drifts, write_numbers
 from lately.monitor.zones import Floats
 
 if TYPE_CHECKING:
@@ -94,6 +98,17 @@ class ShipCoordinator(Coordinator):
             peer.vectors[i] += changed
         self._announce(len(self.sites))
 
+    def _write_own(self, out: Writer) -> None:
+        write_numbers(out, self._replicas)
+        for number in sorted(self._replicas):
+            write_drifts(out, self._replicas[number])
+
+    def _read_own(self, source: Reader) -> None:
+        size = 0
+        for number in read_numbers(source):
+            self._replicas[number] = [drift_of(layout) for layout in self.monitor.layouts]
+            size = read_drifts(source, self._replicas[number], size)
+
 
 class OracleCoordinator(Coordinator):
     """Knows what no coordinator can, and has sites tell only when an estimate has truly left its tolerance."""
@@ -129,3 +144,14 @@ class OracleCoordinator(Coordinator):
         self._referred.update(self.sites)
         self._announce(len(self.sites))
         self._begin(Activity.IDLE)
+
+    def _write_own(self, out: Writer) -> None:
+        if self.activity == Activity.COLLECTING:
+            raise InputError(
+                "an oracle looks at the sites themselves while it collects; carry what they have to say, then store it"
+            )
+        write_numbers(out, self._referred)
+
+    def _read_own(self, source: Reader) -> None:
+        source.check(self.activity != Activity.COLLECTING, "an oracle that collects")
+        self._referred = set(read_numbers(source))

@@ -10,21 +10,22 @@ others. Sites that come or go make everyone tell, because limits depend on how m
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lately.core.codec import Reader, Writer
 from lately.core.errors import InputError, MergeError, ParameterError
 from lately.counters.base import Counts
 from lately.monitor import messages as m
 from lately.monitor.announced import NOTHING, Announced
 from lately.monitor.frequent import Items
-from lately.monitor.inbox import Inbox
 from lately.monitor.messages import Limits, Message
+from lately.monitor.peers import Peer, Watched
 from lately.monitor.queries import Query
 from lately.monitor.region import Region, limits_of, region_of
+from lately.monitor.stored import SITES, coordinator_bytes
 from lately.monitor.zones import Floats, rounded
 
 if TYPE_CHECKING:
@@ -43,28 +44,6 @@ class Activity(StrEnum):
     POLLING = "polling"
     GATHERING = "gathering"
     COLLECTING = "collecting"
-
-
-@dataclass(slots=True, eq=False)
-class Peer:
-    """What the coordinator knows of a site."""
-
-    inbox: Inbox = field(default_factory=Inbox)
-    vectors: list[Counts] = field(default_factory=list)  # what it told
-    norms: list[Floats] = field(default_factory=list)  # where it last said that its rows are
-    sent: int = 0
-    here: bool = False  # it has joined and told what it had
-    waits: bool = False  # it has spoken and is to be answered
-    updates: int = 0
-
-
-@dataclass(slots=True, eq=False)
-class Watched:
-    """The state of a query."""
-
-    announced: Announced
-    region: Region = field(default_factory=lambda: Region(()))
-    turn: int = 0
 
 
 class Coordinator:
@@ -131,6 +110,22 @@ class Coordinator:
             said[self.monitor.frequent[0]] = self._items.announced()
         return said
 
+    def to_bytes(self) -> bytes:
+        """All that it knows, at any moment between two calls; ``Monitor.restore`` makes a coordinator of it that goes on so.
+
+        >>> from lately.monitor import FastAms, Monitor, SelfJoin
+        >>> watch = Monitor(FastAms(eps=0.1, delta=0.1), SelfJoin(theta=0.2))
+        >>> watch.restore(watch.coordinator(sites=[1, 2]).to_bytes()).awaited
+        [1, 2]
+        """
+        return coordinator_bytes(self)
+
+    def _write_own(self, out: Writer) -> None:
+        """Write what this scheme has besides."""
+
+    def _read_own(self, source: Reader) -> None:
+        """Read what ``_write_own`` wrote."""
+
     # -- messages ------------------------------------------------------------------------------------------------------
 
     def receive(self, message: Message) -> list[Message]:
@@ -169,6 +164,8 @@ class Coordinator:
     def _check(self, message: Message) -> None:
         """Refuse what this coordinator's sites would not say."""
         layouts = self.monitor.layouts
+        if message.site >= SITES:
+            raise InputError(f"a message of site {message.site}; number sites from 0 to 2**32 - 1")
         if (message.sequence == 1) != isinstance(message, m.Joined):
             raise InputError(f"site {message.site} began with a {type(message).__name__}, or joined twice; it must join first")
         if isinstance(message, m.Joined):

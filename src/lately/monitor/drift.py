@@ -12,158 +12,22 @@ change at about the same time hang from the same spoke, and there are as many sp
 
 import math
 from abc import ABC, abstractmethod
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lately.core.codec import Reader, Writer
 from lately.core.columns import Ints
-from lately.core.jit import helper, kernel
 from lately.core.keys import Hashes
-from lately.counters.base import MAX_STAMP, Cells, Counts
-from lately.counters.wave import Wave, add_one, add_weighted, followed
+from lately.counters.base import MAX_COUNT, MAX_STAMP, Cells, Counts
+from lately.counters.wave import Wave
 from lately.monitor.layout import Layout
+from lately.monitor.runs import CAP, DUE, FLOOR, FLOOR_OF, GROW, HUGE, MOVED, NEXT, PART, hang, hung, run_stream, run_window
 
-#: Why a run over events stopped: rings must grow, rows moved too far, a key passed its cap, a counter fell below its floor.
-GROW, MOVED, CAP, FLOOR = 1, 2, 4, 8
-#: What the book has for each counter: its count, the floor below which to stop, until when it stays so, what is next to it
-#: on the wheel.
-PART, FLOOR_OF, DUE, NEXT = range(4)
-_ONE = np.uint32(1)
-_HUGE = 2**62
+__all__ = ["CAP", "DUE", "FLOOR", "FLOOR_OF", "MOVED", "NEXT", "PART", "Drift", "StreamDrift", "WindowDrift", "drift_of"]
+
 #: Ticks that a run may span; a window more still fits into a stamp.
 _PIECE = 2**30
-
-
-@helper
-def _put_due(cell: Any, due: Any, book: Any, wheel: Any, grain: Any) -> None:
-    """Note until when a counter stays as it is, and put it on the wheel if that is not for ever."""
-    book[cell, DUE] = due
-    if due != MAX_STAMP:
-        spoke = (due // grain) & (wheel.size - 1)
-        book[cell, NEXT], wheel[spoke] = wheel[spoke], cell
-
-
-@helper
-def _put_count(cell: Any, count: Any, book: Any, told: Any, squares: Any, shape: Any) -> Any:
-    """Note what a counter counts, in its number and its row's rise and fall; tells whether it fell below its floor."""
-    by = count - book[cell, PART]
-    if by != 0:
-        book[cell, PART] = count
-        number, change = np.int64(cell), by
-        if shape[1]:
-            number, change = np.int64(cell) >> 1, by * (1 - 2 * (np.int64(cell) & 1))
-        before = np.float64(told[0, number] - told[1, number])
-        told[0, number] += change
-        after = before + change
-        row = number // shape[0]
-        squares[0, row] += max(after, 0.0) ** 2 - max(before, 0.0) ** 2
-        squares[1, row] += min(after, 0.0) ** 2 - min(before, 0.0) ** 2
-    return by < 0 and count < book[cell, FLOOR_OF]
-
-
-@helper
-def _has_moved(squares: Any, seen: Any, signed: Any) -> Any:
-    """Whether the rows' norms are further than the room (the last of ``seen``) from those seen last."""
-    rows = squares.shape[1]
-    total = 0.0
-    for row in range(rows):
-        if signed:
-            total += (math.sqrt(max(squares[0, row] + squares[1, row], 0.0)) - seen[row]) ** 2
-        else:
-            total += (math.sqrt(max(squares[0, row], 0.0)) - seen[row]) ** 2
-            total += (math.sqrt(max(squares[1, row], 0.0)) - seen[rows + row]) ** 2
-    return total > seen[-1]
-
-
-@kernel
-def _run_window(events: Any, waves: Any, local: Any, watch: Any, shape: Any, at: Any) -> int:
-    """Count events until something has to be looked at; ``at`` is the event, and the row, to go on with."""
-    cells, stamps, counts, hashes = events
-    n, first, base, rings = waves
-    book, wheel, told, squares = local
-    seen, known, caps = watch
-    age, span, lowest_cap, grain = shape[2], np.uint32(shape[3]), shape[4], shape[5]
-    reason = 0
-    for i in range(at[0], stamps.size):
-        since = np.uint32(max(np.int64(stamps[i]) - age, 1))
-        if since > shape[6]:
-            newest = (np.int64(since) - 1) // grain
-            for turned in range(max(shape[6] // grain, newest - wheel.size + 1), newest + 1):
-                spoke = turned & (wheel.size - 1)
-                cell, wheel[spoke] = wheel[spoke], -1
-                while cell >= 0:
-                    following, count, due = book[cell, NEXT], book[cell, PART], np.uint32(book[cell, DUE])
-                    if due < since:
-                        count, due = followed(cell, since, n, first, base, rings)
-                    _put_due(cell, np.int64(due), book, wheel, grain)
-                    if _put_count(cell, count, book, told, squares, shape):
-                        reason |= FLOOR
-                    cell = following
-            shape[6] = since
-        least = _HUGE
-        for row in range(at[1], cells.shape[0]):
-            cell = np.int64(cells[row, i])
-            if counts[i] == 1:
-                fits = add_one(cell, stamps[i], n, first, rings, span)
-            else:
-                fits = add_weighted(cells[row, i : i + 1], stamps[i : i + 1], counts[i : i + 1], waves, span) == 1
-            if not fits:
-                at[0], at[1] = i, row
-                return reason | GROW
-            count = book[cell, PART] + counts[i]  # what the start of the range cuts off stays the same
-            if book[cell, DUE] == MAX_STAMP:
-                count, due = followed(cell, since, n, first, base, rings)
-                _put_due(cell, np.int64(due), book, wheel, grain)
-            _put_count(cell, count, book, told, squares, shape)
-            least = min(least, count)
-        at[1] = 0
-        if least >= lowest_cap and cells.shape[0] and _is_over(least, cells[:, i], hashes[i], book, known, caps):
-            reason |= CAP
-        if _has_moved(squares, seen, shape[1]):
-            reason |= MOVED
-        if reason:
-            at[0] = i + 1
-            return reason
-    at[0] = stamps.size
-    return reason
-
-
-@kernel
-def _hang(book: Any, wheel: Any, grain: Any) -> None:
-    """Put all counters on the wheel anew."""
-    wheel[:] = -1
-    for cell in range(book.shape[0]):
-        _put_due(cell, book[cell, DUE], book, wheel, grain)
-
-
-@kernel
-def _is_over(least: Any, cells: Any, key: Any, book: Any, known: Any, caps: Any) -> bool:
-    """Whether the count of a key has reached its cap, which is the first of them for keys that are not known."""
-    for row in range(cells.size):  # the run may have begun in the middle of an event
-        least = min(least, book[cells[row], PART])
-    where = np.searchsorted(known, key)
-    if where < known.size and known[where] == key:
-        return bool(least >= caps[where + 1])
-    return bool(least >= caps[0])
-
-
-@kernel
-def _run_stream(events: Any, told: Any, squares: Any, seen: Any, at: Any) -> int:
-    """Count events with signs until the rows have moved too far."""
-    cells, counts = events
-    for i in range(at[0], counts.size):
-        for row in range(cells.shape[0]):
-            number = cells[row, i] >> _ONE
-            by = -counts[i] if cells[row, i] & _ONE else counts[i]
-            before = np.float64(told[0, number] - told[1, number])
-            told[0, number] += by
-            squares[0, row] += (2 * before + by) * by
-        if _has_moved(squares, seen, True):
-            at[0] = i + 1
-            return MOVED
-    at[0] = counts.size
-    return 0
 
 
 def drift_of(layout: Layout) -> "Drift":
@@ -190,6 +54,11 @@ class Drift(ABC):
         """What the rows hold now."""
         now: Counts = self._told[0]
         return now
+
+    @property
+    def grown(self) -> int:
+        """The bytes that it takes besides those that follow from its layout."""
+        return 0
 
     def norms(self) -> NDArray[np.float64]:
         """How far each row has drifted, in two lines, what rose and what fell; in one where numbers have signs."""
@@ -219,6 +88,23 @@ class Drift(ABC):
         self._squares[:] = 0
         self.updates = 0
         return changed
+
+    def write(self, out: Writer) -> None:
+        """Write what has changed since it was told, and when to look again. All of the last batch was counted."""
+        out.deltas(self._told[0] - self._told[1])
+        out.f64s(self._squares)  # those beyond what floats hold exactly have their history in them
+        out.f64s(self._seen)
+        out.varint(self.updates)
+
+    def read(self, source: Reader) -> None:
+        """Read what ``write`` wrote; the numbers are there already."""
+        changed, squares, seen = source.deltas(self.layout.size), source.f64s(), source.f64s()
+        source.check(bool((np.abs(changed.astype(np.float64)) <= MAX_COUNT).all()), "changes beyond all counts")
+        source.check(squares.size == self._squares.size and bool(np.isfinite(squares).all()), "squares of another shape")
+        source.check(seen.size == self._seen.size and not np.isnan(seen).any(), "norms of another shape")
+        self._told[1] = self._told[0] - changed
+        self._squares, self._seen = squares.reshape(self._squares.shape), seen
+        self.updates = source.varint()
 
     @abstractmethod
     def begin(self, hashes: Hashes, ticks: Ints | None, counts: Counts) -> None:
@@ -250,7 +136,7 @@ class StreamDrift(Drift):
         self.updates += counts.size
 
     def run(self) -> int:
-        return int(_run_stream(self._events, self._told, self._squares, self._seen, self._at))
+        return int(run_stream(self._events, self._told, self._squares, self._seen, self._at))
 
     def verbatim(self) -> tuple[Hashes, Counts] | None:
         """The keys and their counts since the last telling, or None where they are too many."""
@@ -269,6 +155,25 @@ class StreamDrift(Drift):
         self.updates = self._batch[0].size - self._from
         return changed
 
+    def write(self, out: Writer) -> None:
+        out.deltas(self._told[0])
+        super().write(out)
+        keys = self.verbatim()
+        out.u8(keys is not None)
+        if keys is not None:
+            out.u64s(keys[0])
+            out.deltas(keys[1])
+
+    def read(self, source: Reader) -> None:
+        self._told[0] = numbers = source.deltas(self.layout.size)
+        source.check(bool((np.abs(numbers.astype(np.float64)) <= MAX_COUNT).all()), "numbers beyond all counts")
+        super().read(source)
+        self._earlier = None
+        if source.choice(0, 1):  # keys that came are as good in one batch as in several
+            hashes = source.u64s()
+            self._earlier, self._batch = [], (hashes, source.deltas(hashes.size))
+            self._at[0] = hashes.size
+
 
 class WindowDrift(Drift):
     """Of the last so long: numbers counted by waves."""
@@ -283,12 +188,16 @@ class WindowDrift(Drift):
         self._wheel = np.full(1 << (layout.counters - 1).bit_length(), -1, np.int64)
         grain = -(-(window.span + 2) // self._wheel.size)
         #: Width, signed, age of the range, span, the lowest cap, ticks to a spoke, since when the wheel has been turned.
-        self._shape = np.array([layout.width, layout.signed, window.ticks, window.span, _HUGE, grain, 0], np.int64)
-        self._known, self._caps = np.empty(0, np.uint64), np.full(1, _HUGE, np.int64)
+        self._shape = np.array([layout.width, layout.signed, window.ticks, window.span, HUGE, grain, 0], np.int64)
+        self._known, self._caps = np.empty(0, np.uint64), np.full(1, HUGE, np.int64)
         self._at = np.zeros(2, np.int64)
         self.now: int | None = None
         self._origin = 0
         self._counted = 0
+
+    @property
+    def grown(self) -> int:
+        return self._waves.rings.nbytes
 
     @property
     def position(self) -> int:
@@ -331,7 +240,7 @@ class WindowDrift(Drift):
             due = self._book[:, DUE]
             due[:] = np.where(due == MAX_STAMP, due, np.maximum(due - shift, 0))
             self._shape[6] = max(self._shape[6] - shift, 0)
-            _hang(self._book, self._wheel, self._shape[5])
+            hang(np.arange(self.layout.counters), self._book, self._wheel, self._shape[5])
             self._origin += shift
         self.now = last
 
@@ -350,7 +259,7 @@ class WindowDrift(Drift):
         local = (self._book, self._wheel, self._told, self._squares)
         watch = (self._seen, self._known, self._caps)
         while True:
-            reason = int(_run_window(self._events, self._waves._state, local, watch, self._shape, self._at))
+            reason = int(run_window(self._events, self._waves._state, local, watch, self._shape, self._at))
             if reason & GROW:
                 self._waves._grow()
             elif not reason and self.position < self._batch[0].size:
@@ -359,3 +268,33 @@ class WindowDrift(Drift):
                 continue
             if reason & ~GROW or not reason:
                 return reason & ~GROW
+
+    def write(self, out: Writer) -> None:
+        out.maybe(self.now)
+        if self.now is not None:
+            stamp, due = self.now - self._origin, self._book[:, DUE]
+            order = np.empty(self.layout.counters, np.int64)
+            out.varint(stamp)
+            self._waves.write(out, stamp)
+            out.integers(self._book[:, PART])  # not what the waves say: they forget where a count began to matter
+            out.integers(np.where(due == MAX_STAMP, -1, stamp - due))
+            out.integers(order[hung(self._book, self._wheel, order) :])
+        super().write(out)
+
+    def read(self, source: Reader) -> None:
+        self.now = source.maybe(-MAX_COUNT, MAX_COUNT)
+        if self.now is not None:
+            self._read_counters(source, self.now)
+        super().read(source)
+
+    def _read_counters(self, source: Reader, now: int) -> None:
+        age, span, counters = int(self._shape[2]), self._waves.span, self.layout.counters
+        stamp = source.within(source.varint(), 2 * span + 2, MAX_STAMP - 1)
+        self._origin, self._shape[6] = now - stamp, stamp - age
+        self._waves.read(source, stamp, stamp, MAX_COUNT)
+        parts, due, order = source.integers(0, MAX_COUNT), source.integers(-1, age), source.integers(0, counters - 1)
+        source.check(parts.size == due.size == counters, "counters are missing")
+        source.check(np.array_equal(np.sort(order), np.flatnonzero(due >= 0)), "counters that are due are not on the wheel")
+        self._book[:, PART], self._book[:, DUE] = parts, np.where(due < 0, MAX_STAMP, stamp - due)
+        hang(order, self._book, self._wheel, self._shape[5])
+        self._told[0] = parts[0::2] - parts[1::2] if self.layout.signed else parts

@@ -11,17 +11,21 @@ Caps add up to less than (1 + theta)·tau and floors to (1 - theta)·tau or more
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lately.core.codec import Reader, Writer
 from lately.core.errors import ParameterError
-from lately.core.keys import hash_keys, one_key
+from lately.core.keys import all_hashes, hash_keys, one_key
+from lately.core.stored_keys import column_of, read_keys, write_keys
 from lately.counters.base import MAX_COUNT
 from lately.monitor import messages as m
 from lately.monitor.announced import Listed
 from lately.monitor.drift import WindowDrift
 from lately.monitor.queries import position
+from lately.monitor.stored import SITES
 
 if TYPE_CHECKING:
     from lately.monitor.coordinator import Coordinator
@@ -139,6 +143,28 @@ class ItemsGuard:
         else:
             del self._known[message.item]
 
+    def write(self, out: Writer) -> None:
+        """Write the limits; the counters get them from here."""
+        known = [self._known[item] for item in sorted(self._known)]
+        out.varint(self.cap)
+        out.varint(self._many)
+        write_keys(out, [one.key for one in known])
+        out.integers(np.array([one.cap for one in known], np.int64))
+        out.integers(np.array([one.floor for one in known], np.int64))
+        out.integers(np.array([one.waits + 2 * one.offered for one in known], np.int64))
+
+    def read(self, source: Reader) -> None:
+        """Read what ``write`` wrote."""
+        self.cap, self._many = source.within(source.varint(), 0, MAX_COUNT), source.varint()
+        keys = _read_named(source)
+        caps, floors, flags = source.integers(0, MAX_COUNT), source.integers(0, MAX_COUNT), source.integers(0, 3)
+        source.check(caps.size == floors.size == flags.size == len(keys), "limits of other keys")
+        limits = zip(caps.tolist(), floors.tolist(), flags.tolist(), strict=True)
+        self._known = {
+            item: _Known(key, cap, floor, bool(flag & 1), bool(flag & 2))
+            for (item, key), (cap, floor, flag) in zip(keys, limits, strict=True)
+        }
+
     @staticmethod
     def counts(drift: WindowDrift, items: Sequence[int]) -> list[int]:
         """How often keys were counted."""
@@ -217,6 +243,44 @@ class Items:
             coordinator._send(site, m.ItemLimits, number, item.listed, limit)
         if rare:
             del self._items[number]
+
+    def write(self, out: Writer) -> None:
+        """Write what is known of all keys."""
+        items = [self._items[number] for number in sorted(self._items)]
+        write_keys(out, [item.key for item in items])
+        for item in items:
+            out.varint(2 * item.total + item.listed)
+        for listed in ([sorted(item.counts) for item in items], [sorted(item.pending) for item in items]):
+            out.integers(np.array([len(sites) for sites in listed], np.int64))
+            out.integers(np.array([site for sites in listed for site in sites], np.int64))
+        out.integers(np.array([item.counts[site] for item in items for site in sorted(item.counts)], np.int64))
+
+    def read(self, source: Reader) -> None:
+        """Read what ``write`` wrote."""
+        keys = _read_named(source)
+        decided = [divmod(source.varint(), 2) for _ in keys]
+        counted, pending = (_read_sites(source, len(keys)) for _ in range(2))
+        counts = source.integers(0, MAX_COUNT).tolist()
+        source.check(len(counts) == sum(map(len, counted)), "counts of other sites")
+        at = iter(counts)
+        for (number, key), (total, listed), sites, asked in zip(keys, decided, counted, pending, strict=True):
+            self._items[number] = _Item(key, {site: next(at) for site in sites}, set(asked), total, bool(listed))
+
+
+def _read_named(source: Reader) -> list[tuple[int, Any]]:
+    """Hashes and keys, in the order of the hashes."""
+    keys = read_keys(source)
+    hashes = all_hashes(column_of(keys)) if keys else np.empty(0, np.uint64)
+    source.check(bool((hashes[1:] > hashes[:-1]).all()), "keys out of order")
+    return list(zip(hashes.tolist(), keys, strict=True))
+
+
+def _read_sites(source: Reader, size: int) -> list[list[int]]:
+    """The numbers of sites for each of so many keys."""
+    sizes, sites = source.integers(0, SITES), source.integers(0, SITES - 1)
+    source.check(sizes.size == size and int(sizes.sum()) == sites.size, "sites of other keys")
+    ends, listed = np.cumsum(sizes).tolist(), sites.tolist()
+    return [listed[start:end] for start, end in pairwise([0, *ends])]
 
 
 class TrueCounts:

@@ -10,12 +10,13 @@ references, however many sites there are.
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
-
+from lately.core.codec import Reader, Writer
+from lately.counters.base import MAX_COUNT
 from lately.monitor import messages as m
-from lately.monitor.coordinator import ENOUGH, Activity, Coordinator, Peer
+from lately.monitor.coordinator import ENOUGH, Activity, Coordinator
+from lately.monitor.peers import Peer
 from lately.monitor.region import Region
-from lately.monitor.zones import Floats
+from lately.monitor.zones import Floats, rounded
 
 if TYPE_CHECKING:
     from lately.monitor.watch import Monitor
@@ -54,7 +55,7 @@ class FunctionalCoordinator(Coordinator):
         return self._step(self._first[query])
 
     def _step(self, pressure: float) -> Floats:
-        return np.array([max(-pressure / (2 * len(self.sites)), 1e-12)])
+        return rounded([max(-pressure / (2 * len(self.sites)), 1e-12)])  # so that it need not travel to be what it will be
 
     def _hear_about(self, number: int, peer: Peer, message: m.About) -> None:
         if isinstance(message, m.Increment):
@@ -112,3 +113,16 @@ class FunctionalCoordinator(Coordinator):
             self._begin(Activity.GATHERING, self.sites)
             for number in self.sites:
                 self._send(number, m.AskDrift, self.epoch, query, watched.turn)
+
+    def _write_own(self, out: Writer) -> None:
+        out.varint(self._about)
+        out.f64(self._pressure)
+        for steps, first in zip(self._steps, self._first, strict=True):
+            out.varint(min(steps, MAX_COUNT))  # more say no more
+            out.f64(first)
+
+    def _read_own(self, source: Reader) -> None:
+        self._about = source.within(source.varint(), 0, max(len(self._steps) - 1, 0))
+        self._pressure = source.f64()
+        for query in range(len(self._steps)):
+            self._steps[query], self._first[query] = source.varint(), source.f64()

@@ -12,9 +12,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lately.core.codec import Reader, Writer
 from lately.monitor import messages as m
-from lately.monitor.coordinator import ENOUGH, Activity, Coordinator, Peer
+from lately.monitor.coordinator import ENOUGH, Activity, Coordinator
+from lately.monitor.peers import Peer
 from lately.monitor.region import Region
+from lately.monitor.stored import read_numbers, write_numbers
 from lately.monitor.zones import Floats, rounded
 
 if TYPE_CHECKING:
@@ -99,3 +102,24 @@ class GeometricCoordinator(Coordinator):
         self._pending = set(chosen)
         for number in chosen:
             self._send(number, m.AskDrift, self.epoch, self._about, self._watched[self._about].turn)
+
+    def _write_own(self, out: Writer) -> None:
+        out.varint(self._about)
+        out.varint(self._next)
+        out.u8(bool(self._centres))  # not before the first reference
+        for centre, slacks in zip(self._centres, self._slacks, strict=True):
+            out.f32s(centre)
+            write_numbers(out, slacks)
+            out.f64s(np.array([slacks[number] for number in sorted(slacks)]))
+
+    def _read_own(self, source: Reader) -> None:
+        queries = len(self.monitor.queries)
+        self._about, self._next = source.within(source.varint(), 0, max(queries - 1, 0)), source.varint()
+        for query in range(queries if source.choice(0, 1) else 0):
+            layout, streams = self.monitor.about(query)[1], len(self.monitor.channels[query])
+            shape = (*layout.lines, streams)
+            self._centres.append(source.f32s(math.prod(shape)).reshape(shape))
+            numbers, slacks = read_numbers(source), source.f64s()
+            source.check(slacks.size == len(numbers) * math.prod(shape), "slacks of other sites")
+            source.check(bool(np.isfinite(slacks).all()), "slack that is no number")
+            self._slacks.append(dict(zip(numbers, slacks.reshape(-1, *shape), strict=True)))

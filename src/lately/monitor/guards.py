@@ -8,9 +8,12 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 
+from lately.core.codec import Reader, Writer
 from lately.monitor import messages as m
+from lately.monitor.layout import Layout
 from lately.monitor.messages import Limits
-from lately.monitor.region import Region
+from lately.monitor.queries import Query
+from lately.monitor.region import Region, read_region
 from lately.monitor.zones import Floats
 
 #: A site speaks up when this share of its room is left: looking at every event of the last bit costs more than it saves.
@@ -44,6 +47,17 @@ class Guard(ABC):
     @abstractmethod
     def room(self, points: Floats) -> float:
         """How far the rows may move before the guard speaks; negative when it must."""
+
+    def write(self, out: Writer) -> None:
+        """Write what it watches; what it said was rounded to floats of four bytes."""
+        out.varint(self.turn)
+        self.region.write(out)
+        out.f32s(self.said)
+
+    def read(self, source: Reader, query: Query, layout: Layout) -> None:
+        """Read what ``write`` wrote."""
+        self.turn, self.region = source.varint(), read_region(source, query, layout)
+        self.said = source.f32s(self.said.size).reshape(self.said.shape)
 
 
 class GeometricGuard(Guard):
@@ -86,6 +100,20 @@ class GeometricGuard(Guard):
     def room(self, points: Floats) -> float:
         return self._room(points + self.slack) - self._least
 
+    def write(self, out: Writer) -> None:
+        super().write(out)
+        out.f32s(self.centre)
+        out.f64s(self.slack)
+        out.f64(self._least)
+
+    def read(self, source: Reader, query: Query, layout: Layout) -> None:
+        super().read(source, query, layout)
+        shape = self.said.shape
+        self.centre, slack, self._least = source.f32s(self.said.size).reshape(shape), source.f64s(), source.f64()
+        source.check(slack.size == self.said.size and bool(np.isfinite(slack).all()), "slack of another shape")
+        source.check(0 <= self._least < math.inf, "room of a wrong size")
+        self.slack = slack.reshape(shape)
+
 
 class FunctionalGuard(Guard):
     """Functional geometric monitoring (Samoladas & Garofalakis): count the steps by which the pressure rises.
@@ -127,6 +155,17 @@ class FunctionalGuard(Guard):
         left = self._start + (self._steps + 1 - EARLY) * self._step - self.region.pressure(points)
         return max(left / self.region.steepness, 0.0)
 
+    def write(self, out: Writer) -> None:
+        super().write(out)
+        out.f64(self._step)
+        out.f64(self._start)
+        out.varint(self._steps)
+
+    def read(self, source: Reader, query: Query, layout: Layout) -> None:
+        super().read(source, query, layout)
+        self._step, self._start, self._steps = source.f64(), source.f64(), source.varint()
+        source.check(self._step > 0 and math.isfinite(self._start), "steps of a wrong size")
+
 
 class PushingGuard(Guard):
     """CG (Cormode & Garofalakis): speak when the drift is more than a share of the site's own norm."""
@@ -144,6 +183,15 @@ class PushingGuard(Guard):
     def room(self, points: Floats) -> float:
         left = float((self._share * self.lengths - np.sort(points[0], axis=0)[points.shape[1] // 2]).min())
         return left / 2 if left > 0 else -1.0  # half, because the site's own norm changes too
+
+    def write(self, out: Writer) -> None:
+        super().write(out)
+        out.f64(self._share)
+
+    def read(self, source: Reader, query: Query, layout: Layout) -> None:
+        super().read(source, query, layout)
+        self._share = source.f64()
+        source.check(0 <= self._share < 1, "a share of a wrong size")
 
 
 class SilentGuard(Guard):

@@ -1,7 +1,11 @@
 """Messages of one sender put in order: carriers may bring them late, twice, or one before another."""
 
+from collections.abc import Sequence
+from itertools import pairwise
+
+from lately.core.codec import Reader, Writer
 from lately.core.errors import InputError
-from lately.monitor.messages import Message
+from lately.monitor.messages import Message, Told, decode
 
 #: More messages than this ahead of a missing one, and something is wrong with the carrier.
 MOST_EARLY = 10_000
@@ -45,3 +49,39 @@ class Inbox:
             ready.append(self._early.pop(self._next))
             self._next += 1
         return ready
+
+    def write(self, out: Writer) -> None:
+        """Write what came, and what is still waited for."""
+        out.varint(self._next)
+        out.varint(self.repeated)
+        write_messages(out, [self._early[number] for number in sorted(self._early)])
+
+    def read(self, source: Reader) -> list[Message]:
+        """Read what ``write`` wrote; returns the messages that wait, which whoever knows what may be said should look at."""
+        self._next, self.repeated = source.varint(), source.varint()
+        waiting = read_messages(source)
+        numbers = [message.sequence for message in waiting]
+        source.check(all(a < b for a, b in pairwise([self._next, *numbers])), "messages out of order")
+        self._early = dict(zip(numbers, waiting, strict=True))
+        return waiting
+
+
+def write_messages(out: Writer, messages: Sequence[Message]) -> None:
+    """Write messages as they are sent."""
+    out.varint(len(messages))
+    for message in messages:
+        data = message.to_bytes()
+        out.varint(len(data))
+        out.raw(data)
+
+
+def read_messages(source: Reader) -> list[Message]:
+    """Read what ``write_messages`` wrote."""
+    messages: list[Message] = []
+    size = 0
+    for _ in range(source.within(source.varint(), 0, 2 * MOST_EARLY)):
+        messages.append(message := decode(source.raw(source.varint())))
+        if isinstance(message, Told):  # the only kind that can take much more memory than bytes
+            size += sum(change.nbytes for change in message.changes if not isinstance(change, tuple))
+            source.fits(size)
+    return messages

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lately.core.codec import Reader, Writer
 from lately.monitor.layout import Layout
 from lately.monitor.messages import Limits
 from lately.monitor.queries import LOWER, UPPER, Query
@@ -16,9 +17,13 @@ _SIDES = (UPPER, LOWER)
 
 @dataclass(frozen=True, eq=False)
 class Region:
-    """Where the mean drift of all sites may be: ``zones`` and the line of the drift that each is about."""
+    """Where the mean drift of all sites may be: ``zones`` and the line of the drift that each is about.
+
+    ``sides`` are those of the limits that it was made from.
+    """
 
     zones: tuple[tuple[int, Zone], ...]
+    sides: int = 0
 
     def distance(self, points: Floats) -> float:
         """How far the point is from the nearest inadmissible one; 0 beyond."""
@@ -43,6 +48,12 @@ class Region:
         if math.isinf(steepness):
             return -1.0 if pressure > 0 else 0.0
         return -pressure / steepness if steepness > 0 else math.inf
+
+    def write(self, out: Writer) -> None:
+        """Write its limits: their numbers have travelled, or would travel, as floats of four bytes, and are none the worse."""
+        out.u8(self.sides)
+        for _, zone in self.zones:
+            out.f32s(zone.rows)
 
 
 def limits_of(query: Query, bounds: tuple[float, float], tables: Sequence[Floats], layout: Layout, sites: int) -> Limits:
@@ -75,4 +86,10 @@ def region_of(query: Query, layout: Layout, limits: Limits) -> Region:
             rows, rest = rest[:size].reshape(layout.rows, -1), rest[size:]
             line = 0 if layout.signed else _SIDES.index(side)
             zones.append((line, Zone(form, rows, query.quorum(side, layout))))
-    return Region(tuple(zones))
+    return Region(tuple(zones), limits.sides)
+
+
+def read_region(source: Reader, query: Query, layout: Layout) -> Region:
+    """Read what ``Region.write`` wrote."""
+    sides = source.choice(0, 1, 2, 3)
+    return region_of(query, layout, Limits(sides, source.f32s(zone_size(query, layout, sides)), np.zeros(0)))

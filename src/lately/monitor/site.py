@@ -26,6 +26,7 @@ from lately.monitor.inbox import Inbox
 from lately.monitor.messages import Message
 from lately.monitor.queries import norms_of
 from lately.monitor.region import region_of, zone_size
+from lately.monitor.stored import site_bytes
 from lately.monitor.zones import Floats, rounded
 
 if TYPE_CHECKING:
@@ -52,9 +53,11 @@ class Site:
     (['Joined', 'Told'], 'joining')
     """
 
-    def __init__(self, monitor: "Monitor", number: int) -> None:
+    def __init__(self, monitor: "Monitor", number: int, birth: int | None = None) -> None:
         tell_if_cold()
         self.monitor, self.number = monitor, number
+        #: What tells this site from any other that ever had its number.
+        self.birth = secrets.randbits(64) if birth is None else birth
         self.state = State.JOINING
         self.drifts: list[Drift] = [drift_of(layout) for layout in monitor.layouts]
         self._guards: list[Guard] = [monitor.guard(i) for i in range(len(monitor.queries))]
@@ -65,7 +68,7 @@ class Site:
         self._epoch = 0
         self._inbox, self._sequence = Inbox(), 0
         self._out: list[Message] = []
-        self._reported = False
+        self._reported, self._pressure = False, 0.0
         self._taken = 0
         self._nows: list[int | None] = [None] * len(monitor.streams)  # streams may run ahead of each other
         #: Events that came too late to be counted.
@@ -75,6 +78,20 @@ class Site:
 
     def __repr__(self) -> str:
         return f"Site({self.number}, {self.state}, late={self.late})"
+
+    def to_bytes(self) -> bytes:
+        """All that it knows, at any moment between two calls; ``Monitor.restore`` makes a site of it that goes on just so.
+
+        What it had to say was returned by the calls before, and is not kept: store the messages too, or carry them first.
+
+        >>> from lately.monitor import FastAms, Monitor, SelfJoin
+        >>> watch = Monitor(FastAms(eps=0.1, delta=0.1), SelfJoin(theta=0.2))
+        >>> site = watch.site(1)
+        >>> told = site.update(["a", "b"])
+        >>> watch.restore(site.to_bytes())
+        Site(1, joining, late=0)
+        """
+        return site_bytes(self)
 
     # -- events --------------------------------------------------------------------------------------------------------
 
@@ -256,7 +273,7 @@ class Site:
 
     def _join(self) -> None:
         if self.state == State.JOINING and not self._sequence:
-            self._send(m.Joined, self.monitor.fingerprint, secrets.randbits(64))
+            self._send(m.Joined, self.monitor.fingerprint, self.birth)
             self._tell()
 
     def _report(self, number: int, turn: int) -> None:

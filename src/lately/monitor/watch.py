@@ -1,6 +1,7 @@
 """A monitor: which streams are sketched how, what is watched in them, and by which scheme."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -9,6 +10,7 @@ from lately.core.columns import Ints
 from lately.core.durations import Window
 from lately.core.errors import InputError, ParameterError
 from lately.core.keys import Hashes, hash_keys
+from lately.core.plan import check_word
 from lately.monitor.baselines import OracleCoordinator, PushCoordinator, ShipCoordinator
 from lately.monitor.coordinator import Coordinator
 from lately.monitor.drift import WindowDrift
@@ -20,6 +22,7 @@ from lately.monitor.layout import Layout
 from lately.monitor.queries import Count, KeyRange, Query
 from lately.monitor.site import Site
 from lately.monitor.sketch import Ecm, FastAms, Sketch
+from lately.monitor.stored import SITES, restored
 from lately.monitor.zones import Floats
 
 Scheme = Literal["functional", "geometric", "push", "ship", "oracle"]
@@ -126,18 +129,26 @@ class Monitor:
         """The part of theta that is the sketch's."""
         return self.sketch.eps if isinstance(self.sketch, FastAms) else 0.0
 
-    @property
+    @cached_property
     def fingerprint(self) -> int:
         """Sites and coordinators that were built alike have the same."""
         return int(hash_keys([repr(self) + "".join(query.details() for query in self.queries)])[0])
 
     # -- parts ---------------------------------------------------------------------------------------------------------
 
-    def site(self, number: int) -> Site:
-        """A new site, to be run wherever its streams are."""
-        if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < 2**32:
+    def site(self, number: int, birth: int | None = None) -> Site:
+        """A new site, to be run wherever its streams are.
+
+        ``birth`` tells it from any other site that ever has this number, and is drawn at random if left out. Give one where
+        a site that is lost before it was stored must be made again, to send the same messages: any number of 64 bits.
+
+        >>> from lately.monitor import FastAms, Monitor, SelfJoin
+        >>> Monitor(FastAms(eps=0.1, delta=0.1), SelfJoin(theta=0.2)).site(1, birth=42).join()[0].birth
+        42
+        """
+        if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < SITES:
             raise ParameterError(f"site {number!r}: number sites from 0 to 2**32 - 1")
-        return Site(self, number)
+        return Site(self, number, None if birth is None else check_word("birth", birth))
 
     def coordinator(self, sites: Sequence[int]) -> Coordinator:
         """A coordinator that begins when these sites have joined; others may join and leave later."""
@@ -149,6 +160,24 @@ class Monitor:
             "oracle": OracleCoordinator,
         }
         return kinds[self.scheme](self, sites)
+
+    def restore(self, data: bytes, *, limit: int | None = None) -> Site | Coordinator:
+        """The site or coordinator that ``to_bytes`` stored: from here on it does what the stored one would have done.
+
+        Build this monitor as that one was; a stored site of another is refused with ``MergeError``, and damaged bytes with
+        ``FormatError``. ``limit`` is as in ``lately.from_bytes``. A message that the stored one had already returned is
+        not returned again, and one that comes again is known: carry on from where it was stored.
+
+        >>> from lately.monitor import Ecm, Monitor, SelfJoin
+        >>> watch = Monitor(Ecm(window="1h", eps=0.1, delta=0.1), SelfJoin(theta=0.2))
+        >>> site = watch.site(1)
+        >>> joining = site.update(["/"], 10)
+        >>> twin = watch.restore(site.to_bytes())
+        >>> told, again = (one.update(["/", "/cart"], 20) for one in (site, twin))
+        >>> [message.to_bytes() for message in told] == [message.to_bytes() for message in again]
+        True
+        """
+        return restored(self, data, limit)
 
     def guard(self, number: int) -> Guard:
         """What a site watches a query with."""

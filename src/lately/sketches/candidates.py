@@ -23,7 +23,7 @@ from lately.core.codec import Reader, Writer
 from lately.core.columns import Ints
 from lately.core.joined import JoinedKeys
 from lately.core.keys import Hashes, Keys, all_hashes
-from lately.core.stored_keys import column_of, read_keys, write_keys
+from lately.core.stored_keys import read_column, write_column
 from lately.counters.base import MAX_COUNT, MAX_STAMP, Counts, Part, Stamps
 from lately.counters.windowed import BLOCK
 from lately.sketches.tally import surplus, tally
@@ -273,7 +273,7 @@ class Candidates(Part):
         keys = JoinedKeys([*(piece.keys for piece in rows), *(block.keys for block in blocks)])
         out.u8(self.height)
         out.u64(self.taken)
-        write_keys(out, keys.pick(places[first]))
+        write_column(out, keys.take(places[first]))
         out.integers(np.searchsorted(known, hashes[live]))
         out.integers(now - stamps[live].astype(np.int64))
         out.integers(counts[live])
@@ -289,7 +289,7 @@ class Candidates(Part):
 
     def read(self, source: Reader, now: int, newest: int, most: int) -> None:
         self.height, self.taken = source.u8(), source.within(source.u64(), 0, MAX_COUNT)
-        names = column_of(read_keys(source))
+        names = read_column(source)
         known = all_hashes(names)
         source.check(bool((known[1:] > known[:-1]).all()), "keys are out of order")
         oldest, last = min(self.span, now - 1), known.size - 1

@@ -7,7 +7,7 @@ cells, and by plain addition, whichever is less.
 """
 
 import math
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,6 @@ from lately.core.columns import Ints
 from lately.core.errors import ParameterError, RangeError
 from lately.core.estimate import Estimate
 from lately.counters.base import Bounds
-from lately.counters.shared import SharedWave
 from lately.sketches.countmin import without_collisions
 from lately.sketches.tree import BITS, FAN, Layout, Level, noise_exponent
 
@@ -73,11 +72,22 @@ def cover(levels: tuple[Level, ...], lo: int, hi: int) -> list[Run]:
     return runs
 
 
+class Counted(Protocol):
+    """What every cell counted since a moment: a snapshot of one sketch, or the sum of several."""
+
+    @property
+    def spread(self) -> Floats:
+        """For each row, how far apart two values that one cell may be given can lie."""
+
+    def raw(self, cells: Any) -> Bounds:
+        """Bounds, with values that are right on average and may therefore lie outside of them."""
+
+
 class Suffix:
     """All that arrived since a tick."""
 
-    def __init__(self, plan: Layout, delta: float, array: SharedWave, stamp: int, total: Bounds, held: tuple[Ints, Ints]):
-        self._plan, self._snapshot = plan, array.at(stamp)
+    def __init__(self, plan: Layout, delta: float, snapshot: Counted, total: Bounds, held: tuple[Ints, Ints]):
+        self._plan, self._snapshot = plan, snapshot
         self._exponent = noise_exponent(plan.depth, delta)
         self._held_keys, self._held_counts = held
         self.total = total

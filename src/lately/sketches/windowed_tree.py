@@ -45,12 +45,11 @@ class WindowedTree(WindowedSketch[TreeShape]):
     def _suffix(self, age: int) -> Suffix:
         array, held, now = self._parts[0], self._held, self._now
         if now is None:  # nothing came yet, so nothing is held back either
-            return Suffix(
-                self._layout, self.delta, array, MAX_STAMP, self._total_in_range((age, None)), (held.counts, held.counts)
-            )
+            nothing = held.counts, held.counts
+            return Suffix(self._layout, self.delta, array.at(MAX_STAMP), self._total_in_range((age, None)), nothing)
         newer = held.ticks >= self._tick_at(age, now)
         late = held.hashes[newer].view(np.int64), held.counts[newer]
-        return Suffix(self._layout, self.delta, array, self._stamp_at(age, now), self._total_in_range((age, None)), late)
+        return Suffix(self._layout, self.delta, array.at(self._stamp_at(age, now)), self._total_in_range((age, None)), late)
 
     @classmethod
     def _read(cls, source: Reader) -> Self:

@@ -1,0 +1,75 @@
+"""What a coordinator keeps: of every site, and of every query."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from lately.core.codec import Reader, Writer
+from lately.counters.base import Counts
+from lately.monitor.announced import Announced
+from lately.monitor.inbox import Inbox
+from lately.monitor.layout import Layout
+from lately.monitor.messages import Message
+from lately.monitor.queries import Query
+from lately.monitor.region import Region, read_region
+from lately.monitor.zones import Floats
+
+
+@dataclass(slots=True, eq=False)
+class Peer:
+    """What the coordinator knows of a site."""
+
+    inbox: Inbox = field(default_factory=Inbox)
+    vectors: list[Counts] = field(default_factory=list)  # what it told
+    norms: list[Floats] = field(default_factory=list)  # where it last said that its rows are
+    sent: int = 0
+    here: bool = False  # it has joined and told what it had
+    waits: bool = False  # it has spoken and is to be answered
+    updates: int = 0
+
+    def write(self, out: Writer) -> None:
+        """Write what is known; norms came, or would have come, as floats of four bytes."""
+        out.u8(self.here + 2 * self.waits)
+        out.varint(self.sent)
+        out.varint(self.updates)
+        self.inbox.write(out)
+        for vector, norms in zip(self.vectors, self.norms, strict=True):  # none before it is here
+            out.deltas(vector)
+            out.f32s(norms)
+
+    def read(self, source: Reader, layouts: Sequence[Layout]) -> list[Message]:
+        """Read what ``write`` wrote; returns the messages that wait, as ``Inbox.read``."""
+        flags = source.choice(0, 1, 2, 3)
+        self.here, self.waits = bool(flags & 1), bool(flags & 2)
+        self.sent, self.updates = source.varint(), source.varint()
+        waiting = self.inbox.read(source)
+        for layout in layouts if self.here else ():
+            self.vectors.append(source.deltas(layout.size))
+            self.norms.append(source.f32s(layout.lines[0] * layout.lines[1]).reshape(layout.lines))
+        return waiting
+
+
+@dataclass(slots=True, eq=False)
+class Watched:
+    """The state of a query."""
+
+    announced: Announced
+    region: Region = field(default_factory=lambda: Region(()))
+    turn: int = 0
+
+    def write(self, out: Writer) -> None:
+        """Write it; what is announced may be older than what sites have told since."""
+        said = self.announced
+        for number in (said.value, said.low, said.high):
+            out.f64(number)
+        out.u8(2 if said.alarm is None else said.alarm)
+        self.region.write(out)
+        out.varint(self.turn)
+
+    def read(self, source: Reader, query: Query, layout: Layout) -> None:
+        """Read what ``write`` wrote."""
+        value, low, high, alarm = source.f64(), source.f64(), source.f64(), source.choice(0, 1, 2)
+        source.check(not np.isnan([low, high]).any(), "bounds that are no numbers")
+        self.announced = Announced(value, low, high, None if alarm == 2 else bool(alarm))
+        self.region, self.turn = read_region(source, query, layout), source.varint()

@@ -1,0 +1,230 @@
+"""What a sketch knows of one range of time: a few numbers, which add up over sites without any merge error.
+
+For a question whose range is known beforehand a site need not ship its sketch. What it extracts is the bounds of every cell in
+the range (of an ECM-sketch the Count-Min table of ECM-15 §4, with both its bounds), for a TopK also the keys that could be
+heavy. The sums answer as a sketch over all sites would that had never been merged.
+
+A tree's values are right on average over the random phases of its cells, which all sites share. A cell's error summed over
+sites depends on its phase alone and lies within the sum of the sites' spreads, so Hoeffding's inequality holds with that sum.
+"""
+
+import zlib
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lately.core.codec import LIMIT, Reader, Writer
+from lately.core.durations import Duration
+from lately.core.errors import MergeError, QueryError
+from lately.core.keys import all_hashes
+from lately.core.stored_keys import read_column, write_column
+from lately.counters.base import MAX_COUNT, Bounds, Cells
+from lately.sketches.candidates import Found
+from lately.sketches.dyadic import Dyadic
+from lately.sketches.ecm import EcmSketch
+from lately.sketches.quantiles import Quantiles
+from lately.sketches.ranks import Range, Suffix
+from lately.sketches.tally import tally
+from lately.sketches.topk import TopK
+from lately.sketches.windowed_tree import WindowedTree
+
+Floats = NDArray[np.float64]
+_NO_CELLS = np.empty(0, np.int64)
+_WHOLE = (0, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Extract:
+    """What one sketch, or several together, counted in a range: bounds of all cells and of the total.
+
+    >>> sites = [EcmSketch(window=100, eps=0.1, delta=0.1) for _ in range(2)]
+    >>> for site in sites:
+    ...     site.update(["a", "b", "a"], [10, 60, 90])
+    >>> both = extract(sites[0], last=50) + extract(sites[1], last=50)
+    >>> answering(sites[0], both).count("a")
+    Estimate(2, 2..2, 90%)
+    """
+
+    #: A checksum of what the sketch was asked for; only what was built alike adds up.
+    built: int
+    cells: Bounds
+    total: Bounds
+    spread: Floats
+    #: The keys that could be heavy, of sketches that list them.
+    found: Found | None = None
+
+    def __add__(self, other: "Extract") -> "Extract":
+        if self.built != other.built:
+            raise MergeError("extracts of sketches that were not built alike; give all sites the same options")
+        both = None if self.found is None or other.found is None else _both(self.found, other.found)
+        cells, total = _sum(self.cells, other.cells), _sum(self.total, other.total)
+        return Extract(self.built, cells, total, self.spread + other.spread, both)
+
+    def to_bytes(self) -> bytes:
+        """The numbers, packed: bounds as what they are apart from the value."""
+        out = Writer()
+        out.u64(self.built)
+        for low, value, high in (self.cells, self.total):
+            out.integers(value)
+            out.deltas(value - low)
+            out.deltas(high - value)
+        out.f64s(self.spread)
+        out.u8(self.found is not None)
+        if self.found is not None:
+            order = np.argsort(self.found.hashes)
+            write_column(out, self.found.keys.take(self.found.rows[order]))
+            out.integers(self.found.least[order])
+            out.integers(self.found.most[order])
+            out.u64(self.found.missed)
+        return out.bytes()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> "Extract":
+        """Read what ``to_bytes`` wrote."""
+        source = Reader(memoryview(data), max(LIMIT, 32 * len(data)))
+        built, parts = source.u64(), []
+        for _ in range(2):
+            value = source.integers(-MAX_COUNT, 2 * MAX_COUNT)
+            below, above = source.deltas(value.size), source.deltas(value.size)
+            parts.append(Bounds(value - below, value, value + above))
+        spread, found = source.f64s(), None
+        if source.choice(0, 1):
+            keys = read_column(source)
+            least, most = source.integers(0, MAX_COUNT), source.integers(0, MAX_COUNT)
+            missed = source.within(source.u64(), 0, MAX_COUNT)
+            found = Found(all_hashes(keys), np.arange(len(keys)), least, most, keys, missed)
+        source.finish()
+        return cls(built, parts[0], parts[1], spread, found)
+
+
+def extract(sketch: Any, last: Duration | None = None) -> Extract:
+    """What a sketch knows of the last so long: to be added to what other sites know, and asked with ``answering``."""
+    ages = sketch._range(last, None)
+    total = sketch._total_in_range(ages)
+    if isinstance(sketch, WindowedTree):
+        return _of_tree(sketch, ages[0], total)
+    if not isinstance(sketch, EcmSketch | TopK):
+        raise QueryError(f"a {type(sketch).__name__} has no extract; merge such sketches with lt.merge([...])")
+    found = sketch._candidates(ages) if isinstance(sketch, TopK) else None
+    return Extract(_built(sketch), sketch._cells_in_range(None, ages), total, np.empty(0), found)
+
+
+def nothing_of(sketch: Any) -> Extract:
+    """What a sketch that has seen nothing knows: the start of a sum."""
+    return extract(sketch)
+
+
+def _of_tree(sketch: WindowedTree, age: int, total: Bounds) -> Extract:
+    array, held, now = sketch._parts[0], sketch._held, sketch._now
+    snapshot = array.at(sketch._stamp_at(age, now) if now is not None else 2**32 - 1)
+    bounds = snapshot.raw_all()
+    newer = held.ticks >= (0 if now is None else sketch._tick_at(age, now))
+    for level in sketch._layout.levels if newer.any() else ():
+        for row in level.cells(held.hashes[newer].view(np.int64) >> level.shift):
+            for part in bounds:
+                np.add.at(part, row, held.counts[newer])
+    # Where every arrival is still noted nothing spreads, and nothing may be added to what others spread.
+    return Extract(_built(sketch), bounds, total, np.where(snapshot.spread == 1, 0.0, snapshot.spread))
+
+
+def answering(sketch: Any, known: Extract) -> Any:
+    """Something that answers like ``sketch``, a sketch of the same options, but from an extract: its range is the only one."""
+    kind = next((ranged for plain, ranged in _RANGED.items() if isinstance(sketch, plain)), None)
+    if kind is None:
+        raise QueryError(f"a {type(sketch).__name__} does not answer from extracts; merge such sketches with lt.merge([...])")
+    twin = object.__new__(kind)
+    twin.__dict__.update(sketch.__dict__)
+    twin._known, twin._now = known, None
+    if known.built != _built(sketch):
+        raise MergeError("an extract of a sketch that was built otherwise; build all sites alike, and what answers for them")
+    return twin
+
+
+def _built(sketch: Any) -> int:
+    """A checksum of what a sketch was asked for."""
+    out = Writer()
+    out.u8(sketch.FAMILY)
+    sketch._shape.write(out)
+    return zlib.crc32(out.bytes())
+
+
+class _FromExtract:
+    """Answers about the whole of what was extracted, whatever range is asked for."""
+
+    _known: Extract
+
+    def _range(self: Any, last: Any, between: Any) -> Any:
+        if last is not None or between is not None:
+            raise QueryError("an extract has one range; leave last and between out")
+        return _WHOLE
+
+    def _total_in_range(self, ages: Any, now: Any = None) -> Bounds:
+        return self._known.total
+
+
+class _RangedCountMin(_FromExtract):
+    def _cells_in_range(self: Any, cells: Cells | None, ages: Any, now: Any = None) -> Bounds:
+        return self._known.cells if cells is None else Bounds(*(part[cells] for part in self._known.cells))
+
+    def _candidates(self, ages: Any) -> Found:
+        assert self._known.found is not None
+        return self._known.found
+
+
+class _RangedEcm(_RangedCountMin, EcmSketch):
+    pass
+
+
+class _RangedTopK(_RangedCountMin, TopK):
+    pass
+
+
+class _Sum:
+    """The counts of an extract, as a tree asks for them."""
+
+    def __init__(self, known: Extract) -> None:
+        self._known, self.spread = known, known.spread
+
+    def raw(self, cells: Cells) -> Bounds:
+        return Bounds(*(part[cells] for part in self._known.cells))
+
+
+class _RangedTree(_FromExtract):
+    def _in_range(self: Any, last: Any, between: Any) -> Range:
+        self._range(last, between)
+        suffix = Suffix(self._layout, self.delta, _Sum(self._known), self._known.total, (_NO_CELLS, _NO_CELLS))
+        return Range(self._layout, suffix, None)
+
+
+class _RangedQuantiles(_RangedTree, Quantiles):
+    pass
+
+
+class _RangedDyadic(_RangedTree, Dyadic):
+    pass
+
+
+_RANGED: dict[type[Any], type[Any]] = {
+    EcmSketch: _RangedEcm,
+    TopK: _RangedTopK,
+    Quantiles: _RangedQuantiles,
+    Dyadic: _RangedDyadic,
+}
+
+
+def _sum(a: Bounds, b: Bounds) -> Bounds:
+    return Bounds(*(x + y for x, y in zip(a, b, strict=True)))
+
+
+def _both(a: Found, b: Found) -> Found:
+    """The keys on either list; one that is not on a site's list came there at most as often as the site may have missed."""
+    from lately.core.joined import JoinedKeys
+
+    together = np.concatenate((a.hashes, b.hashes))
+    hashes, least, first = tally(together, np.concatenate((a.least, b.least)))
+    # A key on one list only may have come as often as the other missed; one on both lists has both its counts.
+    _, most, _ = tally(together, np.concatenate((a.most - a.missed, b.most - b.missed)))
+    rows = np.concatenate((a.rows, b.rows + len(a.keys)))[first]
+    return Found(hashes, rows, least, most + a.missed + b.missed, JoinedKeys([a.keys, b.keys]), a.missed + b.missed)
