@@ -23,7 +23,7 @@ demo: .venv/.installed  ## see it work
 	@$(BIN)/lately demo
 
 test: .venv/.installed  ## run the tests
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m pytest -n auto --dist loadgroup $(ARGS)
 
 lint: .venv/.installed  ## style, types, import layers
 	$(BIN)/ruff check .
@@ -68,6 +68,6 @@ $(BIN)/python:
 .venv/.installed: pyproject.toml $(BIN)/python
 	@echo "[2/3] installing lately and what it stands on (NumPy, Numba, Arrow; a minute or two, once)"
 	@$(PIP) --editable .
-	@echo "[3/3] installing the tools for tests, lint and bench (a minute or two, once)"
+	@echo "[3/3] installing Spark, and the tools for tests, lint and bench (some minutes, once)"
 	@$(PIP) --editable '.[dev]'
 	@touch $@

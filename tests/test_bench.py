@@ -16,7 +16,8 @@ from typer.testing import CliRunner
 from lately import __version__, cli
 
 ROOT = Path(__file__).parent.parent
-NAMES = ("speed", "memory", "error", "merge", "questions", "wcm", "windows", "monitors", "start")
+NAMES = ("speed", "memory", "error", "merge", "questions", "wcm", "windows", "monitors", "spark", "start")
+HERE = [name for name in NAMES if name != "spark"]  # tests/spark/test_bench_spark.py has a session for that one
 
 
 @pytest.fixture(autouse=True)
@@ -60,10 +61,11 @@ def assert_complete(report):
 def test_these_are_all_benchmarks():
     assert [name.value for name in cli.Benchmark] == [*NAMES, "all"]
     helpers = {"__init__", "checks", "data", "registered", "report", "substreams", "timing"}
+    helpers |= {"spark_jobs", "spark_rows", "spark_stream", "spark_ticks"}
     assert {path.stem for path in (ROOT / "bench").glob("*.py")} == {*NAMES, *helpers}
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", HERE)
 def test_every_benchmark_runs(name):
     done = run_apart(name, "--quick", "--json")
     assert done.returncode == 0, done.stderr
@@ -72,7 +74,7 @@ def test_every_benchmark_runs(name):
     assert_complete(reports[name])
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name != "start"])
+@pytest.mark.parametrize("name", [name for name in HERE if name != "start"])
 def test_the_fewest_rows_that_may_be_asked_for_are_enough(name):
     result = run(name, "--quick", "--json", "--rows", 1000)
     assert result.exit_code == 0, result.output
@@ -429,3 +431,12 @@ def test_contestants_take_turns_and_the_best_turn_counts(monkeypatch):
     monkeypatch.setattr(timing, "perf_counter", lambda: now[0])
     assert timing.race(2, {name: contestant(name) for name in seconds}) == {"a": 4, "b": 7}
     assert ran == ["a", "b"] * 3
+
+
+def test_what_spark_would_need_is_named_where_it_is_missing(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    monkeypatch.setitem(sys.modules, "pyspark.sql", None)
+    result = run("spark", "--quick", "--json")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "pip install 'lately[spark]'" in result.stderr
+    assert result.stderr.count("\n") == 1

@@ -21,7 +21,7 @@ from lately.core.codec import families
 from lately.sketches.wcm import wcm_plan
 
 COUNTERS = ("wave", "exphist", "randwave", "exact")
-COMMANDS = ("plan", "inspect", "bench", "demo")
+COMMANDS = ("plan", "inspect", "run", "bench", "demo")
 
 
 pytestmark = pytest.mark.usefixtures("wide_and_plain")

@@ -30,3 +30,32 @@ print(*{OPTIONAL!r}.intersection(sys.modules))
     done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == []
+
+
+@pytest.mark.parametrize("name", ["Pipeline", "spark"])
+def test_without_spark_the_error_says_what_to_install(name):
+    code = f"""
+import sys
+sys.modules["pyspark"] = None
+import lately as lt
+try:
+    lt.{name}
+except lt.LatelyError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert f"lately.{name} needs Spark" in done.stdout
+    assert "pip install 'lately[spark]'" in done.stdout
+
+
+def test_what_needs_spark_comes_when_it_is_asked_for():
+    pytest.importorskip("pyspark")
+    code = """
+import sys
+import lately as lt
+assert "pyspark" not in sys.modules
+print(lt.Pipeline.__module__, lt.spark.__name__, lt.Pipeline is lt.spark.Pipeline)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["lately.spark.pipeline", "lately.spark", "True"], done.stderr

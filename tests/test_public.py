@@ -25,6 +25,17 @@ def test_nothing_public_is_left_out():
     assert ours == set(lt.__all__)
 
 
+def test_what_is_not_there_is_missed_as_in_any_module():
+    assert not hasattr(lt, "Pipelines")
+    with pytest.raises(AttributeError, match="module 'lately' has no attribute 'sprak'"):
+        _ = lt.sprak
+
+
+def test_a_pipeline_is_explained_by_an_example():
+    pytest.importorskip("pyspark")
+    assert doctest.DocTestParser().get_examples(inspect.getdoc(lt.Pipeline))
+
+
 @pytest.mark.parametrize("name", PUBLIC)
 def test_every_public_name_has_an_example_that_runs(name):
     thing = PUBLIC[name]

@@ -7,6 +7,9 @@
 2
 """
 
+import importlib
+from typing import Any as _Any
+
 from lately.core.answers import Answers
 from lately.core.codec import from_bytes
 from lately.core.durations import arrivals
@@ -109,3 +112,14 @@ __all__ = [
     "sum_",
     "variance",
 ]
+
+
+def __getattr__(name: str) -> _Any:
+    """``lately.spark`` and ``lately.Pipeline``, when somebody asks for them: they need Spark, which not everybody has."""
+    if name not in ("spark", "Pipeline"):
+        raise AttributeError(f"module 'lately' has no attribute {name!r}")
+    try:
+        spark = importlib.import_module("lately.spark")
+    except ImportError as error:
+        raise LatelyError(f"lately.{name} needs Spark ({error}); run pip install 'lately[spark]'") from error
+    return spark if name == "spark" else spark.Pipeline

@@ -1,13 +1,17 @@
 """The ``lately`` command. It reads options, calls the library and prints; what it prints, ``--json`` gives as data.
 
-Exit codes: 0 fine, 1 refused (a bad file or value, told in one line), 2 wrong usage, 3 a benchmark missed what it promises.
+Exit codes: 0 fine, 1 refused (a bad file or value, told in one line; of a pipeline file in a line for each mistake), 2 wrong
+usage, 3 a benchmark missed what it promises, 130 a pipeline was stopped with Ctrl-C (143: with SIGTERM).
 """
 
 import importlib
 import json
 import logging
+import os
 import platform
+import signal
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -24,6 +28,7 @@ from rich.table import Table
 from rich.text import Text
 
 import lately as lt
+from lately.core.words import size
 from lately.sketches.wcm import WcmSketch, wcm_plan
 
 app = typer.Typer(
@@ -52,6 +57,7 @@ class Benchmark(StrEnum):
     wcm = "wcm"
     windows = "windows"
     monitors = "monitors"
+    spark = "spark"
     start = "start"
     all = "all"
 
@@ -75,7 +81,7 @@ def _options(
 
 
 @contextmanager
-def _one_line_errors() -> Iterator[None]:
+def _one_line_errors(between: str = " ") -> Iterator[None]:
     """What lately refuses, and files that cannot be read, end in one line on stderr and exit code 1."""
     try:
         yield
@@ -85,20 +91,12 @@ def _one_line_errors() -> Iterator[None]:
         message = f"{error.filename}: {error.strerror}" if error.filename else str(error)
     else:
         return
-    print("lately:", *message.splitlines(), file=sys.stderr)
+    print("lately:", between.join(message.splitlines()), file=sys.stderr)
     raise typer.Exit(1)
 
 
 def _print_json(data: Any) -> None:
     print(json.dumps(data, indent=2))
-
-
-def _size(nbytes: float) -> str:
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if nbytes < 1024 or unit == "GiB":
-            return f"{nbytes:,.0f} {unit}" if unit == "B" else f"{nbytes:,.1f} {unit}"
-        nbytes /= 1024
-    raise AssertionError
 
 
 # -- plan --------------------------------------------------------------------------------------------------------------
@@ -154,13 +152,13 @@ def plan(
     for name in ("width", "depth", "eps_cm", "eps_sw", "bytes"):
         table.add_column(name, justify="right")
     for p in plans:
-        table.add_row(p.counter, f"{p.width:,}", f"{p.depth}", f"{p.eps_cm:.4g}", f"{p.eps_sw:.4g}", _size(p.bytes))
+        table.add_row(p.counter, f"{p.width:,}", f"{p.depth}", f"{p.eps_cm:.4g}", f"{p.eps_sw:.4g}", size(p.bytes))
     _out.print(table)
     others = Table("sketch", title="the whole window only, without a promised error", title_justify="left")
     for name in ("width", "depth", "bytes"):
         others.add_column(name, justify="right")
     for row in whole:
-        others.add_row(str(row["sketch"]), f"{row['width']:,}", f"{row['depth']}", _size(row["bytes"]))
+        others.add_row(str(row["sketch"]), f"{row['width']:,}", f"{row['depth']}", size(row["bytes"]))
     _out.print(others)
 
 
@@ -246,10 +244,118 @@ def inspect(
         if isinstance(value, dict):
             value = f"{value['value']:,}  ({value['low']:,} to {value['high']:,})"
         elif name.startswith("bytes"):
-            value = f"{value:,}  ({_size(value)})"
+            value = f"{value:,}  ({size(value)})"
         table.add_row(name, f"{value:,}" if isinstance(value, int) and name not in ("seed", "now") else str(value))
     _out.print(Text(str(file), style="italic"), soft_wrap=True)
     _out.print(table)
+
+
+# -- run ---------------------------------------------------------------------------------------------------------------
+
+
+@app.command()
+def run(
+    file: Annotated[Path, typer.Argument(metavar="PIPELINE.toml", help="A pipeline file, see docs/pipeline.md.")],
+    check: Annotated[
+        bool, typer.Option("--check", help="Only say what it would keep, promise and cost; starts no Spark.")
+    ] = False,
+    as_json: Json = False,
+    master: Annotated[str | None, typer.Option(help="Where Spark runs, such as 'local[2]'; else as the file says.")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Say nothing while it runs.")] = False,
+    arrivals: Annotated[int, typer.Option(help="For --check: rows of a site that a window holds.")] = 1_000_000,
+) -> None:
+    """Run a pipeline on Spark: rows into sketches, answers and alerts into a store. Ctrl-C stops it after the running batch."""
+    with _one_line_errors(between="\nlately: "):
+        lt.spark  # noqa: B018  (says what to install)
+        from lately.config import load
+        from lately.spark.runner import on_master
+
+        config = on_master(load(file), master)
+        if check:
+            _check(config, arrivals, as_json)
+            return
+        stopped = _run(lt.Pipeline(config), as_json, quiet)
+    if stopped is not None:
+        raise typer.Exit(128 + stopped)
+
+
+def _check(config: Any, arrivals: int, as_json: bool) -> None:
+    from lately.spark.explain import explain
+    from lately.spark.shown import check_tables
+
+    said = explain(config, arrivals)
+    if as_json:
+        _print_json(said)
+    else:
+        _out.print(*check_tables(said))
+
+
+def _run(pipeline: Any, as_json: bool, quiet: bool) -> int | None:
+    """Run it and show what there is to see; returns the signal that stopped it."""
+    from datetime import UTC, datetime
+
+    from lately.spark import runner
+    from lately.spark.shown import Watched
+
+    is_batch = pipeline.config.source.mode == "batch"
+    watched = Watched(pipeline.config.name, pipeline.config.source.mode == "continuous")
+    log, screen = Path(tempfile.mkstemp(prefix="lately-run-", suffix=".log")[1]), _screen()
+    live = screen.is_terminal and not quiet
+    said = False
+
+    def notes() -> list[str]:
+        return getattr(pipeline, "notes", [])
+
+    def tell(line: str) -> None:
+        if not quiet:
+            screen.print(Text(line), soft_wrap=True)
+
+    def told(done: Any) -> None:
+        nonlocal said
+        watched.take(done)
+        if not live:
+            for note in () if said else notes():
+                tell(f"note: {note}")
+            said = True
+            tell(watched.line(datetime.now(UTC)))
+
+    class View:
+        def __rich__(self) -> Any:
+            return watched.view(datetime.now(UTC), notes())
+
+    try:
+        with screen.status("starting Spark") if live else nullcontext():
+            spark = runner.start(pipeline.config, log)
+        with Live(View(), console=screen, transient=True, refresh_per_second=2) if live else nullcontext():
+            stopped = runner.run(pipeline, spark, told)
+    except (lt.LatelyError, OSError, typer.Exit):
+        log.unlink()
+        raise
+    except KeyboardInterrupt:  # before it ran
+        stopped = signal.SIGINT
+    except Exception as error:
+        raise lt.LatelyError(f"{runner.plainly(error)}; what Spark said is in {log}") from error
+    log.unlink()
+    if live or not said:
+        for note in notes():
+            tell(f"note: {note}")
+    if stopped is not None:
+        kept = "nothing is kept" if is_batch else f"the state is kept in {pipeline.config.run.checkpoint}; the next run goes on"
+        print(f"lately: stopped; {kept}", file=sys.stderr)
+    if as_json:
+        _print_json(watched.as_dict(notes(), stopped is not None))
+    else:
+        _out.print(*watched.tables(), Text(f"{watched.summary()}; answers are in {pipeline.config.store.path}"))
+    return stopped
+
+
+def _screen() -> Console:
+    """The terminal, also while what is started writes elsewhere."""
+    try:
+        same = sys.stderr.fileno() == 2
+    except OSError:
+        same = False
+    return Console(file=os.fdopen(os.dup(2), "w")) if same and _err.is_terminal else _err
 
 
 # -- bench -------------------------------------------------------------------------------------------------------------
@@ -270,7 +376,9 @@ def _bench_folder() -> Path:
 def bench(
     name: Annotated[
         Benchmark,
-        typer.Argument(metavar="NAME", help="speed, memory, error, merge, questions, wcm, windows, monitors, start, or all."),
+        typer.Argument(
+            metavar="NAME", help="speed, memory, error, merge, questions, wcm, windows, monitors, spark, start, or all."
+        ),
     ],
     as_json: Json = False,
     data: Annotated[Path | None, typer.Option(help="A Parquet file with the columns ts and key, and perhaps value.")] = None,
@@ -301,8 +409,6 @@ def bench(
 
 
 def _machine() -> dict[str, Any]:
-    import os
-
     import numba
     import numpy as np
 
@@ -404,12 +510,10 @@ def _show_tour(result: dict[str, Any]) -> None:
     for name in ("events seen", "in memory", "stored", "merges"):
         sizes.add_column(name, justify="right")
     for site in result["sites"]:
-        sizes.add_row(site["site"], f"{site['events']:,}", _size(site["bytes"]), _size(site["stored"]), str(site["merges"]))
+        sizes.add_row(site["site"], f"{site['events']:,}", size(site["bytes"]), size(site["stored"]), str(site["merges"]))
     merged = result["merged"]
-    sizes.add_row(
-        "all, merged", f"{result['events']:,}", _size(merged["bytes"]), _size(merged["stored"]), str(merged["merges"])
-    )
-    sizes.add_row("the hour's raw events", f"{result['raw_events']:,}", _size(result["raw_bytes"]), "–", "–")
+    sizes.add_row("all, merged", f"{result['events']:,}", size(merged["bytes"]), size(merged["stored"]), str(merged["merges"]))
+    sizes.add_row("the hour's raw events", f"{result['raw_events']:,}", size(result["raw_bytes"]), "–", "–")
     answers = result["answers"]
     asked, within = (sum(answers[last][name] for last in answers) for name in ("asked", "within"))
     worst = max(answers[last]["average_error"] for last in answers)
@@ -420,7 +524,7 @@ def _show_tour(result: dict[str, Any]) -> None:
         f"Merged, they answered {asked:,} questions about paths; {within:,} answers ({within / asked:.2%}) were within their "
         f"bounds, on average {worst:.3%} of the traffic off or less.",
         f"They found the crowd at {result['hottest'][0]['path']} without keeping an event: what a site sends is "
-        f"{_size(max(site['stored'] for site in result['sites']))} at the most.",
+        f"{size(max(site['stored'] for site in result['sites']))} at the most.",
     ):
         _out.print(f"  · {line}")
     _out.print(Text("Next", style="bold"))

@@ -1,0 +1,201 @@
+"""The answers after a batch: sites extract what queries ask for, the driver adds it up.
+
+For questions over all sites no sketch travels, only what each task's sites counted in the ranges that are asked for, added up
+(see ``lately.sketches.ranged``). Ranges end at the newest row of all sites, also at a site that has been silent for a while.
+"""
+
+import base64
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from lately.config import Counts, Exact, Quantiles, Ranges, Top
+from lately.core.answers import Answers
+from lately.core.codec import from_trusted_bytes
+from lately.core.durations import Window
+from lately.core.errors import RangeError
+from lately.core.times import instant_of
+from lately.counters.windowed import merge
+from lately.sketches.ranged import Extract, answering, extract
+from lately.spark.program import Ask, Kept, KeptWindows, Program
+from lately.spark.sites import load_all
+from lately.spark.versions import Places, Versions
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Moment:
+    """The state to be asked: the sites with their sketches, and the moment at which ranges end."""
+
+    state: str
+    places: Places
+    now: int
+
+
+def share_job(
+    program: Program, moment: Moment, chunks: Sequence[Sequence[str]]
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """What every task runs: the answers of its sites, and their share of what is asked of all."""
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                report = json.dumps(_share(program, moment, chunks[number])).encode()
+                yield pa.record_batch([pa.array([report], pa.binary())], names=["report"])
+
+    return run
+
+
+def _share(program: Program, moment: Moment, sites: Sequence[str]) -> dict[str, Any]:
+    versions = Versions(moment.state)
+    wanted = [thing for thing in program.kept if any(thing.name in ask.of for ask in program.asks)]
+    loaded = ((site, load_all(versions, wanted, moment.places.get(site, {}), site, take=False)) for site in sites)
+    return share(program, moment.now, loaded)
+
+
+def share(program: Program, now: int, sites: Iterable[tuple[str, dict[str, Any]]]) -> dict[str, Any]:
+    """What these sites, each with its sketches by name, have to say at a moment; nothing of theirs is changed."""
+    extracts: dict[tuple[str, Any], Extract] = {}
+    partials: dict[str, Any] = {}
+    rows: list[Row] = []
+    for site, sketches in sites:
+        for thing in program.kept:
+            mine = [ask for ask in program.asks if thing.name in ask.of]
+            if isinstance(thing, KeptWindows):
+                seen = _at(sketches[thing.name], now, program.window)
+                rows += [row for ask in mine if ask.query.by == "site" for row in _exact_rows(ask, seen, site)]
+                if whole := [ask.query.name for ask in mine if ask.query.by == "all"]:
+                    told = seen.partials(whole)
+                    partials[thing.name] = told if thing.name not in partials else partials[thing.name] | told
+                continue
+            for last in dict.fromkeys(ask.query.last for ask in mine if ask.query.by == "all"):
+                assert isinstance(thing, Kept)
+                known = _known(thing, sketches[thing.name], last, now, program.window)
+                extracts[thing.name, last] = known if (thing.name, last) not in extracts else extracts[thing.name, last] + known
+        rows += _site_rows(program, now, site, sketches)
+    return {
+        "rows": rows,
+        "extracts": [[name, last, as_text(known.to_bytes())] for (name, last), known in extracts.items()],
+        "partials": [[name, as_text(told.to_bytes())] for name, told in partials.items()],
+    }
+
+
+def _site_rows(program: Program, now: int, site: str, sketches: dict[str, Any]) -> list[Row]:
+    """The answers about one site alone."""
+    rows = []
+    for ask in program.asks:
+        if ask.query.by == "site" and not isinstance(ask.query, Exact):
+            asked = [(thing, sketches[thing.name]) for name in ask.of for thing in program.kept if thing.name == name]
+            known = [
+                answering(sketch, _known(thing, sketch, ask.query.last, now, program.window))
+                for thing, sketch in asked
+                if isinstance(thing, Kept)
+            ]
+            rows += answer_rows(ask, known, site)
+    return rows
+
+
+def _known(thing: Kept, sketch: Any, last: Any, now: int, window: Window) -> Extract:
+    """What a sketch knows of the last so long before ``now``, which may be later than its own newest row."""
+    if sketch._now is None:
+        return extract(sketch)
+    length = window.ticks if last is None else window.length(last)
+    rest = length - (now - sketch._now)
+    # One that has been silent for longer than the range is as good as empty.
+    return extract(sketch, _duration(rest, window)) if rest >= 0 else extract(thing.empty())
+
+
+def _duration(ticks: int, window: Window) -> Any:
+    return np.timedelta64(ticks * window.unit, "ns") if window.kind == "time" else ticks * window.unit
+
+
+def _at(windows: Any, now: int, window: Window) -> Any:
+    """Exact windows as they are at a moment."""
+    if windows._now == now:
+        return windows
+    twin = windows.copy()
+    twin.advance(instant_of(now, window))
+    return twin
+
+
+# -- on the driver -------------------------------------------------------------------------------------------------------
+
+
+def answers_of(program: Program, shares: Iterable[dict[str, Any]]) -> tuple[list[Row], int]:
+    """The answers from what tasks have told, and how many bytes travelled for those over all sites."""
+    extracts: dict[tuple[str, Any], Extract] = {}
+    partials: dict[str, Any] = {}
+    rows: list[Row] = []
+    shipped = 0
+    for told in shares:
+        rows += told["rows"]
+        for name, last, text in told["extracts"]:
+            data = base64.b64decode(text)
+            shipped += len(data)
+            known = Extract.from_bytes(data)
+            extracts[name, last] = known if (name, last) not in extracts else extracts[name, last] + known
+        for name, text in told["partials"]:
+            data = base64.b64decode(text)
+            shipped += len(data)
+            one = from_trusted_bytes(data)
+            partials[name] = one if name not in partials else merge([partials[name], one])
+    kept = {thing.name: thing for thing in program.kept}
+    for ask in program.asks:
+        if ask.query.by == "site":
+            continue
+        if isinstance(ask.query, Exact):
+            if ask.of[0] in partials:
+                rows += _exact_rows(ask, partials[ask.of[0]], None)
+        elif all((name, ask.query.last) in extracts for name in ask.of):
+            asked = [(kept[name], extracts[name, ask.query.last]) for name in ask.of]
+            rows += answer_rows(
+                ask, [answering(thing.empty(), known) for thing, known in asked if isinstance(thing, Kept)], None
+            )
+    return rows, shipped
+
+
+def answer_rows(ask: Ask, known: Sequence[Any], site: str | None) -> list[Row]:
+    """A query's answers as rows of the table ``answers``."""
+    query = ask.query
+    pairs: list[tuple[Any, Any]]
+    if isinstance(query, Counts):
+        pairs = list(zip(query.keys, known[0].counts(query.keys), strict=True))
+    elif isinstance(query, Top):
+        pairs = [(row.key, row.count) for row in known[0].top(query.k)]
+    elif isinstance(query, Quantiles):
+        try:
+            pairs = [(f"{row.q:g}", row.value) for row in known[0].quantile(query.q)]
+        except RangeError:  # nothing in the range
+            return []
+    elif isinstance(query, Ranges):
+        pairs = [(f"{lo}..{hi}", known[0].count_range(lo, hi)) for lo, hi in query.ranges]
+    else:
+        pairs = [(None, known[0].inner_product(known[-1]))]
+    return [
+        _row(query.name, site, item, (float(found.value), float(found.low), float(found.high)), float(found.confidence))
+        for item, found in pairs
+    ]
+
+
+def _exact_rows(ask: Ask, windows: Any, site: str | None) -> list[Row]:
+    answer = windows[ask.query.name]
+    if isinstance(answer.value, Answers):
+        return [_row(ask.query.name, site, row.key, (float(row.value),) * 3, 1.0) for row in answer.value]
+    value = None if answer.value is None else float(answer.value)
+    return [_row(ask.query.name, site, None, (value,) * 3, 1.0)]
+
+
+def _row(query: str, site: str | None, item: Any, numbers: tuple[Any, Any, Any], confidence: float) -> Row:
+    value, low, high = numbers
+    name = item.decode(errors="replace") if isinstance(item, bytes) else None if item is None else str(item)
+    return {"query": query, "site": site, "item": name, "value": value, "low": low, "high": high, "confidence": confidence}
+
+
+def as_text(data: bytes) -> str:
+    """Bytes as JSON can hold them."""
+    return base64.b64encode(data).decode()

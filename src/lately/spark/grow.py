@@ -1,0 +1,312 @@
+"""A batch, on the executors: each site's rows, in time order, into each site's sketches.
+
+Rows come hashed and judged by the JVM, all of a site's in one partition. Sorted by time, a sketch takes them as it would
+outside of Spark: nothing is merged, and how a stream is cut into batches changes nothing. Most tasks can also say what
+their sites answer, as the newest row that they have seen is mostly the newest of all.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lately.core.columns import Ints
+from lately.core.errors import LatelyError
+from lately.core.keys import HashedKeys, Hashes, IntegerKeys, Keys, all_hashes, key_column
+from lately.core.times import instant_of, ticks_of
+from lately.counters.order import is_sorted
+from lately.monitor import messages as m
+from lately.spark.ask import as_text, share
+from lately.spark.partials import grouped, together
+from lately.spark.program import KeptMonitor, KeptWindows, Program
+from lately.spark.sites import load_all, remember
+from lately.spark.versions import Places, Versions
+from lately.store import Store
+
+#: Rows that are counted at a time where they come sorted.
+_ROWS = 2**18
+#: Rows that a task sorts by itself.
+_MOST = 2**25
+#: Rows that a task holds back for a side table before it writes them.
+_SIDE = 2**16
+
+REPORT = "report binary"
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What tasks have to know of a batch; it travels to the executors."""
+
+    number: int
+    state: str
+    store: str
+    places: Places
+    clocks: dict[str, int]
+    #: The newest tick of all sites before this batch.
+    now: int | None
+    moment: pa.DataType
+    columns: tuple[str, ...]
+    #: Whether keys are hashes.
+    hashed: bool
+    #: Whether the JVM has sorted the rows of each partition by time.
+    sorted: bool
+
+
+@dataclass
+class Grown:
+    """What a task has done, told to the driver as JSON."""
+
+    rows: int = 0
+    counted: int = 0
+    late: int = 0
+    rejected: int = 0
+    everything: int = 0
+    part: tuple[str, int] | None = None
+    clocks: dict[str, int] = field(default_factory=dict)
+    places: dict[str, dict[str, Any]] = field(default_factory=dict)
+    messages: dict[str, list[str]] = field(default_factory=dict)
+    #: What its sites say at the newest tick that the task knew of.
+    now: int | None = None
+    share: dict[str, Any] = field(default_factory=dict)
+
+    def to_batch(self) -> pa.RecordBatch:
+        return pa.record_batch([pa.array([json.dumps(self.__dict__).encode()], pa.binary())], names=["report"])
+
+    @classmethod
+    def read(cls, report: bytes) -> "Grown":
+        return cls(**json.loads(report))
+
+
+def grow(program: Program, batch: Batch) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """What every task of a batch runs."""
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        task = _Task(program, batch, 0 if context is None else context.partitionId())
+        waiting: list[pa.RecordBatch] = []
+        size = 0
+        for rows in batches:
+            waiting.append(rows)
+            size += rows.num_rows
+            if batch.sorted and size >= _ROWS:
+                task.take(waiting)
+                waiting, size = [], 0
+            if size > _MOST:
+                raise LatelyError(
+                    f"a batch has more than {_MOST:,} rows for one task; let it take fewer at a time, with the source's option "
+                    "maxFilesPerTrigger or maxOffsetsPerTrigger, or give Spark more cores"
+                )
+        if size:
+            task.take(waiting)
+        yield task.finish().to_batch()
+
+    return run
+
+
+class _Side:
+    """Rows for a side table."""
+
+    def __init__(self, store: Store, table: str, batch: int, task: int) -> None:
+        self._store, self._table, self._batch, self._task = store, table, batch, task
+        self._rows: list[pa.Table] = []
+        self._size = self._files = 0
+
+    def add(self, columns: dict[str, Any]) -> None:
+        schema = self._store.schema(self._table)
+        rows = pa.table(columns | {"batch": np.full(len(columns["row"]), self._batch)})
+        self._rows.append(rows.select(schema.names).cast(schema))
+        self._size += rows.num_rows
+        if self._size >= _SIDE:
+            self.flush()
+
+    def flush(self) -> None:
+        if self._rows:
+            self._store.put(self._table, self._batch, pa.concat_tables(self._rows), f"{self._task:05d}-{self._files:04d}")
+            self._rows, self._size, self._files = [], 0, self._files + 1
+
+
+class _Task:
+    """The sites of one partition."""
+
+    def __init__(self, program: Program, batch: Batch, number: int) -> None:
+        self._program, self._batch = program, batch
+        self._versions, store = Versions(batch.state), Store(batch.store, batch.moment)
+        self._late, self._rejected = (_Side(store, table, batch.number, number) for table in ("late", "rejected"))
+        self._sites: dict[str, dict[str, Any]] = {}
+        self._done = Grown()
+        self._outbox: dict[str, list[str]] = {}
+
+    # -- rows --------------------------------------------------------------------------------------------------------------
+
+    def take(self, batches: list[pa.RecordBatch]) -> None:
+        """Count a block of rows; one that comes after another is nowhere older."""
+        columns_of = zip(*(batch.columns for batch in batches), strict=True)
+        rows = {name: together(list(parts)) for name, parts in zip(self._batch.columns, columns_of, strict=True)}
+        size = len(rows["time"])
+        self._done.rows += size
+        if rows["bad"].null_count < size:
+            rows, size = self._without_rejected(rows)
+        if not size:
+            return
+        columns = _Columns(rows, self._program, self._batch.hashed)
+        codes, names = grouped([rows["site"]], size)
+        order = np.argsort(codes, kind="stable")
+        ends = np.cumsum(np.bincount(codes, minlength=len(names)))
+        for (site,), start, end in zip(names, [0, *ends[:-1]], ends, strict=True):
+            self._take_site(site, columns, columns.in_order(order[start:end]))
+
+    def _without_rejected(self, rows: dict[str, Any]) -> tuple[dict[str, Any], int]:
+        """Put rows that have a reason aside."""
+        reasoned = pc.invert(pc.starts_with(rows["bad"], "\n")).fill_null(False)
+        self._done.rejected += reasoned.true_count
+        if reasoned.true_count:
+            told = [text.split("\n", 1) for text in rows["bad"].filter(reasoned).to_pylist()]
+            known = {name: self._shown(name, rows[name].filter(reasoned)) for name in ("site", "time")}
+            self._rejected.add(known | {"reason": [reason for reason, _ in told], "row": [row for _, row in told]})
+            rows = {name: column.filter(pc.invert(reasoned)) for name, column in rows.items()}
+        return rows, len(rows["time"])
+
+    def _shown(self, name: str, column: Any) -> Any:
+        """A column as side tables have it."""
+        return column.cast(self._batch.moment) if name == "time" and pa.types.is_timestamp(self._batch.moment) else column
+
+    def _take_site(self, site: str, columns: "_Columns", mine: Ints) -> None:
+        things = self._things(site)
+        clock = self._batch.clocks.get(site)
+        if clock is not None:  # what is late comes first
+            first = int(np.searchsorted(columns.ticks[mine], clock - self._program.lateness))
+            if first:
+                late = pa.array(mine[:first])
+                known = {name: self._shown(name, columns.rows[name].take(late)) for name in ("site", "time")}
+                told = [text[1:] for text in columns.rows["bad"].take(late).to_pylist()]
+                self._late.add(known | {"reason": ["late"] * first, "row": told})
+                self._done.late += first
+                mine = mine[first:]
+        if not mine.size:
+            return
+        self._done.counted += int(mine.size)
+        newest = int(columns.ticks[mine[-1]])
+        self._done.clocks[site] = max(newest, self._done.clocks.get(site, newest if clock is None else clock))
+        for thing in self._program.kept:
+            streams = thing.streams if isinstance(thing, KeptMonitor) else (("", thing.bit),)
+            for stream, bit in streams:
+                passed = mine if bit is None else mine[columns.where[mine] >> bit & 1 == 1]
+                if passed.size:
+                    self._count(thing, stream, things[thing.name], columns, passed)
+
+    def _count(self, thing: Any, stream: str, sketch: Any, columns: "_Columns", rows: Ints) -> None:
+        times, counts = columns.times[rows], None if columns.counts is None else columns.counts[rows]
+        if isinstance(thing, KeptWindows):
+            sketch.update(
+                {name: column.take(pa.array(rows)) for name, column in columns.extras.items()} or {"time": times}, times
+            )
+        elif isinstance(thing, KeptMonitor):
+            keys = columns.keys_at(rows)
+            self._send(thing.name, sketch.update(keys, times, counts, stream))
+            ones = np.ones(rows.size, np.int64) if counts is None else counts
+            self._done.everything += m.Events(0, 0, 0, keys.hashes, columns.ticks[rows], ones).nbytes
+        elif thing.recipe.road == "number":
+            assert columns.values is not None
+            sketch.update(columns.values[rows], times, counts)
+        elif thing.recipe.road == "integer":
+            sketch.update(columns.integers[rows], times, counts)
+        else:
+            sketch.update(columns.keys_at(rows), times, counts)
+
+    def _things(self, site: str) -> dict[str, Any]:
+        if site not in self._sites:
+            self._sites[site] = load_all(self._versions, self._program.kept, self._batch.places.get(site, {}), site, take=True)
+        return self._sites[site]
+
+    def _send(self, monitor: str, messages: Iterable[Any]) -> None:
+        said = self._outbox.setdefault(monitor, [])
+        said += [as_text(message.to_bytes()) for message in messages]
+
+    # -- the end -------------------------------------------------------------------------------------------------------------
+
+    def finish(self) -> Grown:
+        """Write what has changed, and tell where it is."""
+        self._late.flush()
+        self._rejected.flush()
+        self._age()
+        entries = [(site, name, thing) for site, things in sorted(self._sites.items()) for name, thing in things.items()]
+        self._done.messages = self._outbox
+        if entries:
+            part, at = self._versions.write_part(self._batch.number, [thing.to_bytes() for _, _, thing in entries])
+            self._done.part = part, sum(length for _, length in at)
+            for (site, name, thing), where in zip(entries, at, strict=True):
+                place = (part, *where)
+                self._done.places.setdefault(site, {})[name] = place
+                remember(place, thing)
+        times = [tick for tick in (self._batch.now, *self._done.clocks.values()) if tick is not None]
+        if times and self._program.asks:
+            self._done.now = max(times)
+            self._done.share = share(self._program, self._done.now, sorted(self._sites.items()))
+        return self._done
+
+    def _age(self) -> None:
+        """Let monitors know of the time that has passed, and of new sites, where no row was for them."""
+        for site, things in sorted(self._sites.items()):
+            clock = self._done.clocks.get(site, self._batch.clocks.get(site))
+            for thing in self._program.monitors:
+                if clock is not None:
+                    moment = instant_of(clock - self._program.lateness, self._program.window)
+                    self._send(thing.name, things[thing.name].advance(moment))
+
+
+class _Columns:
+    """The columns of a block as sketches take them."""
+
+    def __init__(self, rows: dict[str, Any], program: Program, hashed: bool) -> None:
+        self.rows = rows
+        raw = rows["time"].to_numpy(zero_copy_only=False)
+        self.times = raw.view("datetime64[us]") if program.window.kind == "time" else raw
+        self.ticks = ticks_of(self.times, program.window)
+        self.where: Ints = rows["where"].to_numpy(zero_copy_only=False) if "where" in rows else np.empty(0, np.int64)
+        self.counts = rows["count"].to_numpy(zero_copy_only=False) if "count" in rows else None
+        self.values = rows["value"].to_numpy(zero_copy_only=False) if "value" in rows else None
+        self.extras = {text: rows[f"x{i}"] for i, text in enumerate(program.extras)}
+        self._column: Keys | None = None
+        self._hashes: Hashes
+        if hashed:
+            self._hashes = rows["key"].to_numpy(zero_copy_only=False).view(np.uint64)
+        else:
+            self._column = key_column(rows["key"])
+            self._hashes = all_hashes(self._column)
+
+    def in_order(self, rows: Ints) -> Ints:
+        """Rows by time, and those of one time by what they hold: shuffles hand them over in any order."""
+        times = self.times.view(np.int64)[rows]
+        if not is_sorted(times):
+            order = np.argsort(times, kind="stable")
+            rows, times = rows[order], times[order]
+        same = times[1:] == times[:-1]
+        if same.any():
+            tied = np.zeros(rows.size, np.bool_)
+            tied[1:] |= same
+            tied[:-1] |= same
+            among = rows[tied]
+            by = [column[among] for column in (*self._others, self._hashes)]
+            rows[tied] = among[np.lexsort((*by, times[tied]))]
+        return rows
+
+    @property
+    def _others(self) -> list[Any]:
+        """What tells apart rows of the same time and key."""
+        numbers = [column for column in self.extras.values() if pa.types.is_primitive(column.type)]
+        known = (self.where if self.where.size else None, self.counts, self.values)
+        return [column.to_numpy(zero_copy_only=False) for column in numbers] + [one for one in known if one is not None]
+
+    @property
+    def integers(self) -> Ints:
+        assert isinstance(self._column, IntegerKeys)
+        return self._column.values
+
+    def keys_at(self, rows: Ints) -> HashedKeys:
+        return HashedKeys(self._hashes[rows], self._column, None if self._column is None else rows)

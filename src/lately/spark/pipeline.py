@@ -1,0 +1,336 @@
+"""A pipeline: rows of any source into every site's sketches, answers and alerts into a store, exactly once.
+
+    source ──> judged in the JVM ──by site, by time──> grown on the executors ──> version n
+                    │                                                                │
+                    └─> late, rejected                         answers, alerts <─────┘
+
+A batch reads version n - 1 of the state and writes version n. Its outputs are named by its number. Whenever it dies, running it
+again gives the same version and the same files; once its version is there, it is done, whatever Spark has noted.
+"""
+
+import json
+import time as clock
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from lately.config import Config, load
+from lately.config import of as config_of
+from lately.core.errors import InputError, LatelyError, ParameterError
+from lately.core.paths import filesystem_of, rooted
+from lately.core.times import instant_of
+from lately.spark.ask import Moment, answers_of, share_job
+from lately.spark.grow import REPORT, Batch, Grown, grow
+from lately.spark.program import Kept, Program
+from lately.spark.rounds import settle
+from lately.spark.rows import ARRIVED, Judge
+from lately.spark.session import session
+from lately.spark.versions import Version, Versions, with_places
+from lately.store import Store
+
+Told = Callable[["Done"], None]
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a batch has done."""
+
+    batch: int
+    time: Any
+    rows: int
+    counted: int
+    late: int
+    rejected: int
+    sites: int
+    seconds: float
+    state_bytes: int
+    answers: list[dict[str, Any]]
+    alerts: list[dict[str, Any]]
+
+
+class Pipeline:
+    """What a pipeline file describes, ready to run on Spark.
+
+    >>> pipeline = Pipeline.of({
+    ...     "source": {"format": "parquet", "path": "events", "mode": "batch"},
+    ...     "columns": {"time": "ts", "key": "url"},
+    ...     "window": {"length": "1h"},
+    ...     "queries": [{"name": "hot", "kind": "top", "last": "10m"}],
+    ...     "store": {"path": "answers"},
+    ... })
+    >>> [thing.name.split()[0] for thing in pipeline.program.kept]
+    ['topk']
+    """
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.program = Program.of(config)
+        self._moment = pa.timestamp("us", "UTC") if config.window.window.kind == "time" else pa.int64()
+        self.store = Store(rooted(config.store.path), self._moment)
+        home = config.run.checkpoint if config.source.mode != "batch" else f"{config.store.path}/.state"
+        assert home is not None
+        self._home = rooted(home)
+        self.versions = Versions(f"{self._home}/state" if config.source.mode != "batch" else self._home)
+        #: What has changed against the run that left the state.
+        self.notes: list[str] = []
+        self._told: Told | None = None
+        self._failure: BaseException | None = None
+        self._query: Any = None
+
+    @classmethod
+    def from_file(cls, path: str | Path) -> "Pipeline":
+        """Read a pipeline file; mistakes are told with their lines."""
+        return cls(load(path))
+
+    @classmethod
+    def of(cls, content: dict[str, Any]) -> "Pipeline":
+        """A pipeline from what a file would hold."""
+        return cls(config_of(content))
+
+    # -- running -------------------------------------------------------------------------------------------------------
+
+    def run(self, spark: SparkSession | None = None, told: Told | None = None) -> int:
+        """Run until the source is exhausted, or for ever if it is continuous; returns how many batches it ran.
+
+        ``told`` hears of each batch. A run that was interrupted goes on where it stopped.
+        """
+        config, self._told, self._failure, self._count = self.config, told, None, 0
+        self.notes = []
+        spark = spark or session(config.run.master, app=config.name, **config.run.spark)
+        self.store.prepare()
+        if config.source.mode == "batch":
+            self.versions.clear()
+            self.versions.prepare()
+            self.store.claim(f"batch {config.name}")
+            rows = self._source(spark.read).withColumn(ARRIVED, F.current_timestamp())
+            self._judge = Judge(rows, self.program)
+            self._process(rows, 0, "batch")
+            self.versions.clear()
+        else:
+            self.versions.prepare()
+            self._carry_over()
+            if self.store.owner() is not None:
+                self.store.claim(f"stream {self._known_stream() or 'that begins now'}")
+            self._stream(spark)
+        return self._count
+
+    def stop(self) -> None:
+        """Stop a stream at once; a batch that runs is given up, and done by the next run."""
+        if self._query is not None:
+            self._query.stop()
+
+    def _source(self, reader: Any) -> DataFrame:
+        source = self.config.source
+        reader = reader.format(source.format).options(**source.options)
+        if source.columns is not None:
+            reader = reader.schema(source.columns)
+        try:
+            rows: DataFrame = reader.load() if source.path is None else reader.load(source.path)
+        except PySparkException as error:
+            first = str(error).splitlines()[0]
+            raise InputError(f"cannot read the source ({source.format}, {source.path or source.options}): {first}") from error
+        return rows
+
+    def _stream(self, spark: SparkSession) -> None:
+        config = self.config
+        rows = self._source(spark.readStream).withColumn(ARRIVED, F.current_timestamp())
+        self._judge = Judge(rows, self.program)  # what is wrong is told before anything starts
+        trigger = (
+            {"availableNow": True} if config.source.mode == "available-now" else {"processingTime": config.run.processing_time}
+        )
+        writer = rows.writeStream.foreachBatch(self._foreach).option("checkpointLocation", f"{self._home}/spark")
+        self._query = writer.queryName(config.name).trigger(**trigger).start()
+        try:
+            self._query.awaitTermination()
+        except KeyboardInterrupt:
+            self._query.stop()
+            raise
+        except StreamingQueryException as error:
+            if self._failure is not None:
+                raise self._failure from error
+            raise LatelyError(
+                f"the stream stopped: {str(error).splitlines()[0]}; its state is as the last batch left it"
+            ) from error
+
+    def _foreach(self, rows: DataFrame, batch: int) -> None:
+        try:
+            self._process(rows, batch, self._stream_id())
+        except BaseException as error:
+            self._failure = error  # Spark tells only its text
+            raise
+
+    def _stream_id(self) -> str:
+        """Spark's name for the stream, which a new checkpoint makes anew."""
+        filesystem, path = filesystem_of(f"{self._home}/spark/metadata")
+        with filesystem.open_input_stream(path) as source:
+            return str(json.loads(source.read())["id"])
+
+    def _known_stream(self) -> str | None:
+        """The same before the stream begins, if it ever did."""
+        try:
+            return self._stream_id()
+        except OSError:
+            return None
+
+    def _carry_over(self) -> None:
+        """Compare with what an earlier run has left, before anything starts."""
+        batches = self.versions.batches()
+        if not batches:
+            return
+        earlier = self.versions.read(batches[-1])
+        self.notes = self.program.carried(earlier.program)
+        stream = self._known_stream()
+        if stream is None:
+            raise ParameterError(
+                f"{self._home!r} has the state of batch {earlier.batch}, but Spark's own log beside it is gone; "
+                "restore it, or start anew with another [run] checkpoint"
+            )
+        if stream != earlier.stream:
+            raise ParameterError(
+                f"the state in {self._home!r} belongs to the stream {earlier.stream}, and Spark's log to {stream}; "
+                "restore the one that is missing, or start anew with another [run] checkpoint"
+            )
+
+    # -- a batch -------------------------------------------------------------------------------------------------------
+
+    def _process(self, rows: DataFrame, number: int, stream: str) -> None:
+        began, at = clock.perf_counter(), datetime.now(UTC)
+        if number in self.versions.batches():
+            return  # all of it was done; Spark had not noted that yet
+        before = Version(-1, stream, {}) if number == 0 else self.versions.read(number - 1)
+        if number == 0 and self.config.source.mode != "batch":
+            self.store.claim(f"stream {stream}")
+        self.store.clear(number)
+        grown = self._grow(rows, number, before)
+        after = self._grown_version(before, number, stream, grown)
+        round_ = settle(self.program, self.versions, after, grown, rows.sparkSession)
+        answers, shipped = self._ask(after, grown, rows.sparkSession)
+        after = self.versions.compacted(after)
+        moment = None if after.now is None else instant_of(after.now, self.program.window)
+        alerts = [row | {"time": moment, "batch": number} for row in round_.alerts]
+        answers = [row | {"time": moment, "batch": number} for row in (*answers, *round_.answers)]
+        self.store.put("answers", number, answers)
+        self.store.put("alerts", number, alerts)
+        after = self._store_sketches(after, moment)
+        counts = {name: sum(getattr(one, name) for one in grown) for name in ("rows", "counted", "late", "rejected")}
+        seconds = clock.perf_counter() - began
+        run = counts | {
+            "batch": number,
+            "time": moment,
+            "began": at,
+            "seconds": seconds,
+            "sites": len(after.places),
+            "state_bytes": after.live_bytes,
+            "shipped_bytes": shipped,
+            "monitor_bytes": round_.carried,
+            "everything_bytes": sum(one.everything for one in grown),
+        }
+        self.store.put("runs", number, [run])
+        self.versions.write(after)
+        self.versions.tidy()
+        self._count += 1
+        if self._told is not None:
+            done = {name: run[name] for name in ("batch", "time", *counts, "sites", "state_bytes")}
+            self._told(Done(**done, seconds=clock.perf_counter() - began, answers=answers, alerts=alerts))
+
+    def _grow(self, rows: DataFrame, number: int, before: Version) -> list[Grown]:
+        program = self.program
+        floors = [tick - program.lateness for tick in before.clocks.values()]
+        unit = program.window.unit
+        # Late is what lies before a site's own floor, so rows before the highest of them may be.
+        floor = None if not floors else -(-max(floors) * unit // 1000) if program.window.kind == "time" else max(floors) * unit
+        ready = self._judge(rows, floor)
+        batch = Batch(
+            number,
+            self.versions.path,
+            self.store.path,
+            before.places,
+            before.clocks,
+            before.now,
+            self._moment,
+            tuple(ready.columns),
+            self._judge.hashed,
+            sorted=self.config.source.mode == "batch",
+        )
+        tasks = rows.sparkSession.sparkContext.defaultParallelism
+        sites = ready.repartition(tasks, "site")
+        if batch.sorted:  # all rows there are do not fit into a task's memory; those of a micro-batch do, and sort faster there
+            sites = sites.sortWithinPartitions("time", *(name for name in ready.columns if name not in ("time", "bad")))
+        return [Grown.read(bytes(row.report)) for row in sites.mapInArrow(grow(program, batch), REPORT).collect()]
+
+    def _grown_version(self, before: Version, number: int, stream: str, grown: list[Grown]) -> Version:
+        clocks = dict(before.clocks)
+        changed: dict[str, Any] = {}
+        parts = dict(before.parts)
+        for one in grown:
+            clocks.update(one.clocks)
+            changed.update({site: {name: tuple(at) for name, at in places.items()} for site, places in one.places.items()})
+            if one.part is not None:
+                parts[one.part[0]] = one.part[1]
+        names = {thing.name for thing in self.program.kept}
+        counts = {
+            name: before.totals.get(name, 0) + sum(getattr(one, name) for one in grown)
+            for name in ("counted", "late", "rejected")
+        }
+        return Version(
+            number,
+            stream,
+            self.program.described(),
+            now=max(clocks.values(), default=None),
+            clocks=clocks,
+            places=with_places(before.places, changed, names),
+            coordinators={name: place for name, place in before.coordinators.items() if name in names},
+            raised={name: items for name, items in before.raised.items() if f"monitor {name}" in names},
+            stored=before.stored,
+            totals=counts,
+            parts=parts,
+        )
+
+    def _ask(self, version: Version, grown: list[Grown], spark: SparkSession) -> tuple[list[dict[str, Any]], int]:
+        """The answers now: from tasks that knew the newest tick, and for all other sites from a job of their own."""
+        if version.now is None or not self.program.asks:
+            return [], 0
+        timely = [one for one in grown if one.now == version.now and one.share]
+        sites = sorted(version.places.keys() - {site for one in timely for site in one.places})
+        shares = [one.share for one in timely]
+        if sites:
+            tasks = min(spark.sparkContext.defaultParallelism, len(sites))
+            moment = Moment(self.versions.path, version.places, version.now)
+            job = share_job(self.program, moment, [sites[i::tasks] for i in range(tasks)])
+            told = spark.range(0, tasks, 1, tasks).mapInArrow(job, REPORT).collect()
+            shares += [json.loads(bytes(row.report)) for row in told]
+        return answers_of(self.program, shares)
+
+    def _store_sketches(self, version: Version, moment: Any) -> Version:
+        """Put the sketches of all sites into the store, if it is time to."""
+        every = self.config.store.sketches
+        if every == "never" or version.now is None:
+            return version
+        due = version.stored is None or every == "always" or version.now - version.stored >= self.program.window.length(every)
+        if not due:
+            return version
+        kept = {thing.name: thing.recipe.kind for thing in self.program.kept if isinstance(thing, Kept)}
+        schema = self.store.schema("sketches")
+        for index, (site, places) in enumerate(sorted(version.places.items())):
+            wanted = {name: place for name, place in places.items() if name in kept}
+            blobs = self.versions.blobs(wanted.values())
+            rows = [
+                {
+                    "version": version.batch,
+                    "time": moment,
+                    "site": site,
+                    "sketch": name,
+                    "kind": kept[name],
+                    "blob": blobs[place],
+                }
+                for name, place in wanted.items()
+            ]
+            self.store.put("sketches", version.batch, pa.Table.from_pylist(rows, schema), f"{index:05d}")
+        return Version(**{name: getattr(version, name) for name in version.__dataclass_fields__} | {"stored": version.now})

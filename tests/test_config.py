@@ -1,0 +1,657 @@
+"""A pipeline file is read as it is meant, and every mistake in it is told with its line and with what to do."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lately import monitor
+from lately.config import Config, Exact, load, of, parse
+from lately.core.errors import LatelyError, ParameterError
+from lately.sketches.dyadic import Dyadic
+from lately.sketches.ecm import EcmSketch
+from lately.sketches.quantiles import Quantiles
+from lately.sketches.topk import TopK
+from lately.toml_lines import Places, dotted
+
+PAGE = Path(__file__).parent.parent / "docs" / "pipeline.md"
+EXAMPLES = [
+    block for block in re.findall(r"(?ms)^```toml\n(.*?)^```", PAGE.read_text()) if re.match(r"name =|\[source\]", block)
+]
+CLASSES = {"ecm": EcmSketch, "topk": TopK, "quantiles": Quantiles, "dyadic": Dyadic}
+
+SMALL = """\
+name = "shop"
+[source]
+format = "kafka"
+[columns]
+time = "ts"
+key = "url"
+[window]
+length = "1h"
+[store]
+path = "store"
+[run]
+checkpoint = "state"
+[[queries]]
+name = "hot"
+kind = "top"
+"""
+
+
+def mistakes(text):
+    with pytest.raises(ParameterError) as caught:
+        parse(text)
+    return str(caught.value).replace("pipeline.toml:", "").splitlines()
+
+
+def asking(*lines):
+    """The small file with another query, whose lines are from 15 on."""
+    return SMALL.replace('kind = "top"\n', "".join(f"{line}\n" for line in lines))
+
+
+def watching(*lines):
+    """The small file with a monitor: its header is line 16, its lines are from 18 on."""
+    return SMALL + '[[monitors]]\nname = "watch"\n' + "".join(f"{line}\n" for line in lines)
+
+
+# -- what is right -----------------------------------------------------------------------------------------------------
+
+
+def test_the_page_has_examples_and_each_is_valid():
+    assert len(EXAMPLES) == 3
+    for text in EXAMPLES:
+        assert isinstance(parse(text), Config)
+
+
+def test_the_page_has_every_key():
+    text = PAGE.read_text()
+    tables = [
+        Config,
+        *(field.annotation for field in Config.model_fields.values() if hasattr(field.annotation, "model_fields")),
+    ]
+    queries = [type(query) for example in EXAMPLES for query in parse(example).queries]
+    for table in {*tables, *queries, type(parse(EXAMPLES[0]).monitors[0])}:
+        for key in table.model_fields:
+            assert re.search(rf"(?m)`(\w+\.)?{key}`|^\[+{key}\]|^{key} = ", text), f"{table.__name__}.{key}"
+
+
+def test_the_complete_example_says_what_it_says():
+    config = parse(EXAMPLES[0])
+    assert config.name == "shop"
+    assert config.source.options == {"maxFilesPerTrigger": 100}
+    assert config.run.spark == {"spark.sql.shuffle.partitions": 8}
+    assert config.run.processing_time == "5000 milliseconds"
+    assert [query.kind for query in config.queries] == ["top", "top", "counts", "quantiles", "join", "exact"]
+    assert config.queries[3].q == [0.5, 0.95, 0.99]
+
+
+def test_names_with_dots_need_no_quotes():
+    options = parse(EXAMPLES[2]).source.options
+    assert options == {"kafka.bootstrap.servers": "broker:9092", "subscribe": "flows"}
+    assert parse(SMALL.replace("[[", '[run.spark]\nspark.ui.enabled = false\n"spark.a.b" = 1\n[[')).run.spark == {
+        "spark.ui.enabled": False,
+        "spark.a.b": 1,
+    }
+
+
+def test_sketches_are_what_queries_need():
+    config = parse(EXAMPLES[0].replace("eps = 0.05", "eps = 0.05\ndelta = 0.2"))
+    base = {"window": "1h", "tick": "1s", "lateness": "30s", "eps": 0.01, "delta": 0.01}
+    numbers = {"lo": 0, "hi": 60_000, "resolution": 1, "outside": "clip"}
+    assert [config.sketch_of(query) for query in config.queries] == [
+        ("topk", base | {"k": 20}),
+        ("topk", base | {"k": 10}),
+        ("ecm", base | {"query": "point"}),
+        ("quantiles", base | numbers),
+        ("ecm", base | {"eps": 0.05, "delta": 0.2, "query": "inner"}),
+        None,
+    ]
+    ports, skew, _ = map((flows := parse(EXAMPLES[2])).sketch_of, flows.queries)
+    assert ports == ("dyadic", {"window": "10m", "eps": 0.01, "delta": 0.01, "universe": 65_536})
+    assert skew == ("ecm", {"window": "10m", "eps": 0.05, "delta": 0.01, "query": "inner"})
+
+
+@pytest.mark.parametrize("text", EXAMPLES)
+def test_sketches_windows_and_monitors_can_be_built(text):
+    config = parse(text)
+    for query in config.queries:
+        if isinstance(query, Exact):
+            windows = config.windows()
+            what, options = config.exact_of(query)
+            windows.add(query.name, what, **options)
+            assert windows.queries == (query.name,)
+        else:
+            kind, options = config.sketch_of(query)
+            assert CLASSES[kind](**options).eps == options["eps"]
+    for watch in config.monitors:
+        assert isinstance(config.monitor_of(watch), monitor.Monitor)
+
+
+@pytest.mark.parametrize(
+    ("lines", "shown"),
+    [
+        (('aggregate = "count"',), "count()"),
+        (('aggregate = "sum"', 'of = "price * n"'), "sum_('price * n')"),
+        (('aggregate = "quantile"', 'of = "ms"', "q = 0.9"), "quantile('ms', 0.9)"),
+        (('aggregate = "max"', 'of = "ms"', 'per = "site"', "above = 5"), "max_('ms') > 5.0"),
+        (('aggregate = "count"', 'per = "site"', "below = 5", 'last = "10m"'), "count() < 5.0"),
+    ],
+)
+def test_exact_queries_are_what_windows_take(lines, shown):
+    config = parse(asking('kind = "exact"', *lines))
+    (query,) = config.queries
+    what, options = config.exact_of(query)
+    assert str(what) == shown
+    assert options == {"last": query.last or "1h", "per": query.per}
+
+
+def test_monitors_are_what_the_file_says():
+    config = parse(
+        watching('kind = "count"', "key = 7", "above = 10", 'last = "10m"', "theta = 0.2", "eps = 0.05", 'scheme = "geometric"')
+    )
+    (built,) = map(config.monitor_of, config.monitors)
+    assert built.names == ("watch",)
+    assert built.scheme == "geometric"
+    assert built.sketch == monitor.Ecm(window="10m", eps=0.05, delta=0.1)
+    assert built.queries == (monitor.Count(key=7, above=10, theta=0.2),)
+    frequent = parse(watching('kind = "frequent"', "tau = 100"))
+    assert frequent.monitor_of(frequent.monitors[0]).frequent == ("watch", monitor.Frequent(tau=100, theta=0.1))
+
+
+def test_a_window_in_integers_makes_all_lengths_integers():
+    config = parse(SMALL.replace('"1h"', "3600\ntick = 10\nlateness = 30") + "last = 600\n")
+    assert config.window.window.kind == "integer"
+    assert config.window.future is None
+    assert config.sketch_of(config.queries[0])[1]["window"] == 3600
+    assert parse(asking('kind = "exact"', 'aggregate = "count"').replace('"1h"', "3600")).windows().queries == ()
+
+
+def test_groups_may_have_a_lateness_of_nothing():
+    text = asking('kind = "exact"', 'aggregate = "count"', 'per = "url"', "above = 3")
+    assert parse(text.replace('"1h"', '"1h"\nlateness = "0s"')).queries[0].per == "url"
+
+
+def test_the_future_may_be_any_number_of_odd_ticks_when_nobody_gave_it():
+    assert parse(SMALL.replace('"1h"', '"70s"\ntick = "7s"')).window.future == "1d"
+
+
+# -- what is wrong -----------------------------------------------------------------------------------------------------
+
+WRONG = {
+    "an empty file": (
+        "",
+        [
+            '1: the file has no [source]; add it with format = "parquet"',
+            '1: the file has no [columns]; add it with time = "ts" and key = "url"',
+            '1: the file has no [window]; add it with length = "1h"',
+            '1: the file has no [store]; add it with path = "store"',
+        ],
+    ),
+    "a key that is missing": (SMALL.replace("length", "#"), ['7: [window] has no length; add length = "1h"']),
+    "a key that a query misses": (
+        asking('kind = "quantiles"', "lo = 0", "hi = 1"),
+        ["13: queries[0] has no resolution; add resolution = 0.01"],
+    ),
+    "a list that a query misses": (asking('kind = "counts"'), ['13: queries[0] has no keys; add keys = ["/cart", "/pay"]']),
+    "a query without a kind": (
+        asking("k = 3"),
+        ["13: queries[0] has no kind; give one of counts, top, quantiles, ranges, self-join, join, exact"],
+    ),
+    "a monitor without a kind": (watching("tau = 3"), ['16: monitors[0] has no kind; add kind = "self-join"']),
+    "a kind that there is not": (
+        SMALL + '[[queries]]\nname = "b"\n\nkind = "tops"\n',
+        ['19: queries[1].kind = "tops": give one of counts, top, quantiles, ranges, self-join, join, exact'],
+    ),
+    "a kind misspelt": (asking('knd = "top"'), None),
+    "a key misspelt": (SMALL.replace("format", 'pth = "x"\nformat'), ["3: [source] does not know pth; did you mean path?"]),
+    "a needed key misspelt, told once": (
+        SMALL.replace("length", "lenght"),
+        ["8: [window] does not know lenght; did you mean length?"],
+    ),
+    "a table misspelt": (SMALL.replace("[window]", "[windw]"), ["7: the file does not know windw; did you mean window?"]),
+    "a key of another table": (
+        SMALL.replace('"1h"', '"1h"\neps = 0.1'),
+        ["9: [window] does not know eps; it belongs in [guarantee]"],
+    ),
+    "a key that nobody knows": (
+        SMALL.replace('"state"', '"state"\n"zürich hb" = 1'),
+        ['13: [run] does not know "zürich hb"; it knows checkpoint, trigger, master, spark'],
+    ),
+    "a word that is none of a few": (
+        SMALL.replace("format", 'mode = "stream"\nformat'),
+        ['3: source.mode = "stream": give one of batch, available-now, continuous'],
+    ),
+    "numbers out of bounds": (
+        SMALL.replace("[store]", "[guarantee]\neps = 0\ndelta = 1.0\n[store]") + "k = 0\n",
+        [
+            "10: guarantee.eps = 0: give more than 0",
+            "11: guarantee.delta = 1.0: give less than 1",
+            "19: queries[0].k = 0: give 1 at the least",
+        ],
+    ),
+    "wrong types": (
+        asking('kind = "quantiles"', 'q = [0.5, "a",\n  2]', 'lo = "0"', "hi = inf", "resolution = true", "by = 3"),
+        [
+            '16: queries[0].q[1] = "a": give a number',
+            "17: queries[0].q[2] = 2: give 1 at the most",
+            '18: queries[0].lo = "0": give a number',
+            "19: queries[0].hi = inf: give a finite number",
+            "20: queries[0].resolution = true: give a number",
+            "21: queries[0].by = 3: give one of all, site",
+        ],
+    ),
+    "no tables where tables belong": (
+        """name = 3
+source = "kafka"
+columns = { time = "ts" }
+window = []
+queries = [1]
+store = { path = "" }
+run.spark = 3
+""",
+        [
+            "1: name = 3: give a text, in quotes",
+            '2: source = "kafka": give a table',
+            '3: [columns] has no key; add key = "url"',
+            "4: window = []: give a table",
+            "5: queries[0] = 1: give a table",
+            '6: store.path = "": give a text that is not empty',
+            "7: run.spark = 3: give a table of names and values",
+        ],
+    ),
+    "one bracket": (SMALL.replace("[[queries]]", "[queries]"), ["13: [queries]: there can be several; write [[queries]]"]),
+    "a name with odd signs": (
+        SMALL.replace('"hot"', '"hot/cold"'),
+        ['14: queries[0].name = "hot/cold": give letters, digits, spaces and the signs _ . - only, a letter or digit first'],
+    ),
+    "an endless name": (
+        SMALL.replace('"hot"', f'"{"x" * 81}"'),
+        [f'14: queries[0].name = "{"x" * 59}…: give 80 characters at the most'],
+    ),
+    "an empty list": (asking('kind = "counts"', "keys = []"), ["16: queries[0].keys = []: give 1 at the least"]),
+    "keys that are none": (
+        asking('kind = "counts"', "keys = [1, 2.5, 9223372036854775808]"),
+        [
+            "16: queries[0].keys[1] = 2.5: give a key: a text in quotes or a whole number",
+            "16: queries[0].keys[2] = 9223372036854775808: give a whole number from -2**63 to 2**63 - 1",
+        ],
+    ),
+    "keys of two types": (
+        asking('kind = "counts"', "keys = [\n  1,\n  'a']"),
+        [
+            "16: queries[0].keys = […: some are texts and some are numbers, but a column has only one of both; "
+            "put all in quotes, or none"
+        ],
+    ),
+    "ranges that are none": (
+        asking('kind = "ranges"', "universe = 10", "ranges = [[0, 1],", "  [2],", "  [3, 2]]"),
+        [
+            "18: queries[0].ranges[1] = [2]: give the first and the last key of a range, such as [0, 1023]",
+            "19: queries[0].ranges[2] = [3, 2]: the range runs backwards; give the smaller key first",
+        ],
+    ),
+    "ranges outside of the universe": (
+        asking('kind = "ranges"', "universe = 10", "ranges = [[0, 9],\n  [0, 10]]"),
+        ["18: queries[0].ranges[1] = [0, 10]: give keys from 0 to 9, or a larger universe"],
+    ),
+    "a universe too large": (
+        asking('kind = "ranges"', "universe = 99999999999999999999", "ranges = [[0, 9]]"),
+        ["13: queries[0]: universe=99999999999999999999: keys are integers from 0 to universe - 1; give 2 to 2**63"],
+    ),
+    "a duration that is none": (
+        SMALL.replace('"1h"', '"1 fortnight"'),
+        [
+            "8: window.length = \"1 fortnight\": cannot read the duration '1 fortnight'; write a number and one of ns, us, ms, "
+            "s, m, h, d, w, as in '10m'"
+        ],
+    ),
+    "a length of neither kind": (
+        SMALL.replace('"1h"', "2026-01-01"),
+        ['8: window.length = 2026-01-01: give a length of time such as "10m", or a whole number where times are whole numbers'],
+    ),
+    "a window that its ticks do not fill": (
+        SMALL.replace('"1h"', '"1h"\ntick = "7m"'),
+        ["7: [window]: window='1h' is not a whole number of ticks of '7m'; make it a multiple of tick="],
+    ),
+    "lateness and future that do not fit": (
+        SMALL.replace('"1h"', '"1h"\nlateness = "2h"\nfuture = "1500ms"'),
+        [
+            '9: window.lateness = "2h": longer than the window; give at most 1h',
+            "10: window.future = \"1500ms\": '1500ms' is not a whole number of ticks of 1s; ask for a multiple of a tick",
+        ],
+    ),
+    "a text where times are integers": (
+        SMALL.replace('"1h"', "3600\nlateness = '1m'\nfuture = 5"),
+        [
+            "9: window.lateness = '1m': '1m': this window is over integer times; give a whole number",
+            "10: window.future = 5: times are whole numbers, which no clock tells; leave future out",
+        ],
+    ),
+    "ranges of time that do not fit": (
+        SMALL + 'last = "61m"\n[[monitors]]\nname = "m"\nkind = "self-join"\nlast = "1500ms"\n',
+        [
+            '16: queries[0].last = "61m": give 1s at the least and 1h, the window, at the most',
+            "20: monitors[0].last = \"1500ms\": '1500ms' is not a whole number of ticks of 1s; ask for a multiple of a tick",
+        ],
+    ),
+    "a range of nothing": (
+        SMALL + 'last = "0s"\n',
+        ['16: queries[0].last = "0s": give 1s at the least and 1h, the window, at the most'],
+    ),
+    "columns that are not there": (
+        asking('kind = "quantiles"', "lo = 0", "hi = 1", "resolution = 0.1", 'by = "site"'),
+        [
+            '15: queries[0].kind = "quantiles": no column tells the values; add value = "column" to [columns]',
+            '19: queries[0].by = "site": no column tells the site; add site = "column" to [columns]',
+        ],
+    ),
+    "quantiles of nothing": (
+        asking('kind = "quantiles"', "lo = 3", "hi = 2", "resolution = 1").replace('"url"', '"url"\nvalue = "ms"'),
+        ["14: queries[0]: lo=3, hi=2, resolution=1: give lo < hi and a resolution between them"],
+    ),
+    "a sketch too large": (
+        asking('kind = "self-join"', "eps = 0.000000002"),
+        ["13: queries[0]: eps=2e-09, delta=0.01 need 6,795,704,585 cells; give a larger eps"],
+    ),
+    "a join with a filter": (
+        asking('kind = "join"', 'left = "a"', 'right = "b"', 'where = "c"'),
+        ["13: queries[0]: a join has its rows from left and right; leave where out"],
+    ),
+    "an exact sum of nothing": (
+        asking('kind = "exact"', 'aggregate = "sum"'),
+        ['13: queries[0]: sum needs the column it is about: of = "price"'],
+    ),
+    "an exact quantile without a share": (
+        asking('kind = "exact"', 'aggregate = "quantile"', 'of = "ms"'),
+        ["13: queries[0]: a quantile needs its share: q = 0.99"],
+    ),
+    "groups without a condition": (
+        asking('kind = "exact"', 'aggregate = "count"', 'per = "url"'),
+        ['13: queries[0]: which groups pass: give per = "column" and one of above and below'],
+    ),
+    "groups by an average": (
+        asking('kind = "exact"', 'aggregate = "avg"', 'of = "ms"', 'per = "url"', "above = 3"),
+        ["13: queries[0]: which groups pass is known for count, sum, min and max, not for avg; leave per out"],
+    ),
+    "groups of rows that come late": (
+        asking('kind = "exact"', 'aggregate = "count"', 'per = "url"', "above = 3").replace('"1h"', '"1h"\nlateness = "1m"'),
+        ['18: queries[0].per = "url": groups take rows in order; leave per out, or lateness out of [window]'],
+    ),
+    "groups that cannot pass": (
+        asking('kind = "exact"', 'aggregate = "count"', 'per = "url"', "below = -1"),
+        ["13: queries[0]: count() < -1.0: nothing can pass that; give a bound from 0 on"],
+    ),
+    "an exact answer with an error": (
+        asking('kind = "exact"', 'aggregate = "count"', "eps = 0.1"),
+        ["13: queries[0]: an exact answer has neither eps nor delta; leave them out"],
+    ),
+    "two of a name": (
+        SMALL + SMALL[SMALL.index("[[") :],
+        ['17: queries[1].name = "hot": queries[0] is called that too; give each a name of its own'],
+    ),
+    "nothing asked": (SMALL[: SMALL.index("[[")], ["1: the file: nothing is asked; add [[queries]] or [[monitors]]"]),
+    "a stream without a place": (
+        SMALL.replace("checkpoint", "#"),
+        ['11: [run]: a stream needs a place for its state; add checkpoint = "directory", or read it as a batch'],
+    ),
+    "a monitor of a batch": (
+        watching('kind = "self-join"').replace("format", "mode = 'batch'\nformat"),
+        ['3: source.mode = \'batch\': monitors watch a stream; give "available-now" or "continuous", or ask queries instead'],
+    ),
+    "files from nowhere": (
+        SMALL.replace("kafka", "csv"),
+        ['3: source.format = "csv": these are files; say where with path = "events/"'],
+    ),
+    "a stream of unknown files": (
+        SMALL.replace('"kafka"', '"csv"\npath = "x"'),
+        ['3: source.format = "csv": a stream of files needs to know them; add columns = "ts timestamp, url string"'],
+    ),
+    "options that are none": (
+        SMALL.replace('"kafka"', '"kafka"\noptions.kafka.servers = ["a"]'),
+        ['4: source.options.kafka.servers = ["a"]: give a text, a number, true or false'],
+    ),
+    "settings of something else": (
+        SMALL.replace('"state"', '"state"\nspark.sql.ansi = true'),
+        ["13: [run.spark]: sql.ansi is no setting of Spark; under [run.spark] write the whole name, which begins with spark."],
+    ),
+    "a trigger that cannot be read": (SMALL.replace('"state"', '"state"\ntrigger = "often"'), None),
+    "sketches at odd times": (
+        SMALL.replace('"store"', '"store"\nsketches = "often"'),
+        ['11: store.sketches = "often": give "never", "always", or how often, such as "10m"'],
+    ),
+    "sketches too often": (
+        SMALL.replace('"store"', '"store"\nsketches = "0s"'),
+        ['11: store.sketches = "0s": give 1s at the least'],
+    ),
+    "a monitor without its key": (watching('kind = "count"', "above = 3"), ["16: monitors[0]: a count of which key? give key"]),
+    "a monitor without its tau": (
+        watching('kind = "frequent"'),
+        ["16: monitors[0]: keys are frequent from how often on? give tau"],
+    ),
+    "a monitor that cannot be built": (
+        watching('kind = "frequent"', "tau = 0.5"),
+        ["16: monitors[0]: Frequent(tau=0.5): give how often a key must come, from 1 up"],
+    ),
+    "a monitor too fine": (
+        watching('kind = "self-join"', "eps = 1e-12"),
+        ["16: monitors[0]: eps=1e-12: give a number between 0 and 1 (1e-09 at the least), such as 0.01"],
+    ),
+    "no TOML": ("[source]\nformat 3\n", ["2: not TOML: Expected '=' after a key in a key/value pair (at line 2, column 8)"]),
+    "no end": ('[source]\nformat = """\n\n', None),
+    "a key given twice": ("a = 1\n\na = 2\n", ["3: not TOML: Cannot overwrite a value (at line 3, column 6)"]),
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "told"), [pair for pair in WRONG.values() if pair[1]], ids=[k for k, v in WRONG.items() if v[1]]
+)
+def test_mistakes_are_told_with_line_value_and_remedy(text, told):
+    assert mistakes(text) == told
+
+
+@pytest.mark.parametrize("text", [text for text, _ in WRONG.values()], ids=WRONG)
+def test_nobody_hears_of_pydantic(text):
+    for line in mistakes(text):
+        assert re.match(r"\d+: ", line)
+        assert not re.search(r"(?i)pydantic|https?:|input should|validation|union|discriminator|NoneType|_error", line)
+
+
+def test_mistakes_stand_where_they_are_in_inline_tables_and_with_carriage_returns():
+    text = SMALL[: SMALL.index("[[")].replace(
+        'name = "shop"', 'queries = [\n  { name = "a", kind = "top" },\n  { kind = "top" },\n]'
+    )
+    assert mistakes(text) == ['3: queries[1] has no name; add name = "hot"']
+    assert mistakes(text.replace("\n", "\r\n")) == ['3: queries[1] has no name; add name = "hot"']
+
+
+def test_many_mistakes_are_cut_short():
+    told = mistakes(asking('kind = "counts"', f"keys = {[0.5] * 100}"))
+    assert len(told) == 21
+    assert told[-1] == " and 80 more like these"
+
+
+@pytest.mark.parametrize("text", ["x = " + "[" * 20_000 + "]" * 20_000, "x = " + "9" * 5_000], ids=["brackets", "digits"])
+def test_what_python_cannot_read_is_refused_plainly(text):
+    assert len(mistakes(text)) == 1
+
+
+def test_files_that_cannot_be_read_are_named(tmp_path):
+    def refused(path):
+        with pytest.raises(ParameterError) as caught:
+            load(path)
+        return str(caught.value)
+
+    path = tmp_path / "flow.toml"
+    assert refused(path) == f"{path}: there is no such file; give the path of a pipeline file"
+    assert refused(tmp_path).startswith(f"{tmp_path}: cannot be read (")
+    path.write_bytes(b'name = "a"\n\nkey = "\xff"\n')
+    assert refused(path) == f"{path}:3: not UTF-8, which TOML is written in; save the file as UTF-8"
+    path.write_text(SMALL.replace("tick", "tik").replace('"top"', '"tops"'))
+    assert refused(str(path)).startswith(f"{path}:15: queries[0].kind")
+
+
+def test_a_file_is_read_with_or_without_a_mark_of_its_order(tmp_path):
+    for name, encoding in (("plain.toml", "utf-8"), ("marked.toml", "utf-8-sig")):
+        (tmp_path / name).write_text(SMALL, encoding=encoding)
+        assert load(tmp_path / name) == parse(SMALL)
+
+
+def test_a_pipeline_may_come_from_python():
+    content = tomllib.loads(SMALL)
+    assert of(content) == parse(SMALL)
+    content["queries"][0] |= {"kind": "tops"}
+    content["window"] = {"length": "1h", "tik": 3}
+    with pytest.raises(ParameterError) as caught:
+        of(content)
+    assert str(caught.value).splitlines() == [
+        "pipeline: [window] does not know tik; did you mean tick?",
+        "pipeline: queries[0].kind: give one of counts, top, quantiles, ranges, self-join, join, exact",
+    ]
+
+
+def test_mistakes_are_of_lately():
+    with pytest.raises(LatelyError):
+        parse("")
+
+
+# -- lines -------------------------------------------------------------------------------------------------------------
+
+
+class Writer:
+    """Writes a tree of tables, lists and numbers as TOML, in one of the many ways to do so.
+
+    A leaf is a number that occurs once; it is written as a number or as some text that begins with it, and the line in which
+    it occurs is the line to be found.
+    """
+
+    NOISE = ("", "", "# [no] = {", "\t# it's \"\"\" ''' nothing", " ")
+    TEXTS = ('"{} # ]\\" \\\\"', "'{} [[x]] \\'", '"""{}\n[no]\nx = "1" \\" "" ]"""""', "'''{}\n'' [[no]]\n''''", '"""{}"""')
+    NUMBERS = ("{}", "{}.5", "-{}", "0x{}", "[{}, [ ]]", '[ "{}\\"]", # ],\n\n ]')
+
+    def __init__(self, random, tree):
+        self.random, self.lines = random, []
+        self.table(tree, [])
+        self.text = "\n".join(self.lines)
+
+    def pick(self, *ways):
+        return self.random.choice(ways)
+
+    def line(self, text):
+        self.lines.append(self.pick("", "  ", "\t") + text + self.pick(*self.NOISE))
+        self.lines += [self.pick(*self.NOISE)] * self.pick(0, 0, 1)
+
+    def key(self, *names):
+        dot = self.pick(".", " . ")
+        return dot.join(self.one_key(name) for name in names)
+
+    def one_key(self, name):
+        bare = [name] if re.fullmatch("[A-Za-z0-9_-]+", name) else []
+        literal = [] if "'" in name else [f"'{name}'"]
+        escaped = name.replace("\\", "\\\\").replace('"', '\\"')
+        return self.pick(*bare, *literal, f'"{escaped}"', '"' + "".join(f"\\u{ord(sign):04x}" for sign in name) + '"')
+
+    def value(self, tree):
+        if isinstance(tree, dict):
+            return "{ " + ", ".join(f"{self.key(key)} = {self.value(value)}" for key, value in tree.items()) + " }"
+        if isinstance(tree, list):
+            gap = self.pick(", ", ",\n  ", " , # ]\n")
+            return self.pick("[", "[\n") + gap.join(map(self.value, tree)) + self.pick("]", "\n ]")
+        return self.pick(*self.TEXTS, *self.NUMBERS).format(tree)
+
+    def table(self, tree, way):
+        """The lines of a table: what can be written as pairs first, then tables under headers of their own."""
+        later = []
+        for key, value in tree.items():
+            tables = value if isinstance(value, list) else [value]
+            if value and all(isinstance(one, dict) for one in tables) and self.pick(True, False):
+                later.append((key, value))
+            elif isinstance(value, dict) and value and self.pick(True, False):
+                for inner, one in value.items():
+                    self.line(f"{self.key(key, inner)} = {self.value(one)}")
+            else:
+                self.line(f"{self.key(key)} = {self.value(value)}")
+        for key, value in later:
+            for one in value if isinstance(value, list) else [value]:
+                many = isinstance(value, list)
+                self.line(f"{'[[' if many else '['}{self.pick('', ' ')}{self.key(*way, key)} {']]' if many else ']'}")
+                self.table(one, [*way, key])
+
+
+def leaves(tree, way=()):
+    """The ways to all numbers."""
+    if isinstance(tree, int):
+        yield way, tree
+    else:
+        for step, inner in tree.items() if isinstance(tree, dict) else enumerate(tree):
+            yield from leaves(inner, (*way, step))
+
+
+def numbered(tree, numbers):
+    """The tree with other numbers at its ends, each once."""
+    if isinstance(tree, dict):
+        return {key: numbered(value, numbers) for key, value in tree.items()}
+    return [numbered(value, numbers) for value in tree] if isinstance(tree, list) else next(numbers)
+
+
+KEYS = st.sampled_from(["a", "b", "key", "1", "-", "a.b", "x y", "#", "[q]", "ü", "=", '"', "'", "\\", ""])
+TREES = st.dictionaries(
+    KEYS,
+    st.recursive(
+        st.just(0), lambda inner: st.dictionaries(KEYS, inner, max_size=3) | st.lists(inner, max_size=3), max_leaves=12
+    ),
+    max_size=4,
+)
+
+
+@given(TREES, st.randoms(use_true_random=False))
+def test_every_value_is_found_in_its_line(tree, random):
+    tree = numbered(tree, iter(range(70_000_000, 80_000_000)))
+    text = Writer(random, tree).text
+    data = tomllib.loads(text)
+    places = Places(text)
+    for way, number in leaves(tree):
+        line, written = places.found[way]
+        assert str(number) in written
+        assert line == text[: text.index(str(number))].count("\n") + 1, dotted(way)
+        value = data
+        for step in way:
+            value = value[step]
+        assert tomllib.loads(f"it = {written}")["it"] == value
+    assert all(line <= text.count("\n") + 1 for line, _ in places.found.values())
+    assert Places(text.replace("\n", "\r\n")).found == places.found
+
+
+def test_every_way_to_write_toml_has_its_lines():
+    text = """\
+a.b = 1
+"x y".'z' = \"\"\"several
+[no]
+\"\"\"""
+[[q]]   # a comment
+k = [ # ]
+  "a]", {u = [1,
+  2], v.w = 'x'},
+]
+[q.sub]
+d = 1979-05-27 07:32:32 # when
+[[q.n]]
+[[q.n]]
+v = {}
+[[q]]
+[q.sub]
+d = -inf
+[late.table]
+[late]
+"""
+    found = {dotted(way): place.line for way, place in Places(text).found.items() if way}
+    assert found == {
+        "a": 1, "a.b": 1, '"x y"': 2, '"x y".z': 2,
+        "q": 5, "q[0]": 5, "q[0].k": 6, "q[0].k[0]": 7, "q[0].k[1]": 7, "q[0].k[1].u": 7, "q[0].k[1].u[0]": 7,
+        "q[0].k[1].u[1]": 8, "q[0].k[1].v": 8, "q[0].k[1].v.w": 8, "q[0].sub": 10, "q[0].sub.d": 11,
+        "q[0].n": 12, "q[0].n[0]": 12, "q[0].n[1]": 13,
+        "q[0].n[1].v": 14, "q[1]": 15, "q[1].sub": 16, "q[1].sub.d": 17, "late": 19, "late.table": 18,
+    }  # fmt: skip
