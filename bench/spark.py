@@ -167,7 +167,8 @@ def _sliding(report: Report, options: Options, folder: Path, spark: Any) -> None
         best, peak = _best(runs)
         table.add(
             shown[name], len(runs), best.seconds, statistics.median(one.seconds for one in runs), base.seconds / best.seconds,
-            best.shuffle / 1e3, base.shuffle / max(best.shuffle, 1), best.execution / 1e6, peak and peak / 1e6,
+            best.shuffle / 1e3, base.shuffle / best.shuffle if best.shuffle else None, best.execution / 1e6,
+            peak and peak / 1e6,
         )  # fmt: skip
         if name != "sliding":
             report.verdicts += [

@@ -36,6 +36,8 @@ _SIDE = 2**16
 
 REPORT = "report binary"
 
+_64 = np.uint64(64)
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -287,13 +289,23 @@ class _Columns:
             order = np.argsort(times, kind="stable")
             rows, times = rows[order], times[order]
         same = times[1:] == times[:-1]
+        if not same.any():
+            return rows
+        # One word to sort by: the rank of the time above what fits of the hash. Only rows that have it in common need more.
+        rank = np.zeros(rows.size, np.uint64)
+        np.cumsum(~same, out=rank[1:])
+        bits = np.uint64(max(int(rank[-1]).bit_length(), 1))
+        word = rank << (_64 - bits) | self._hashes[rows] >> bits
+        order = np.argsort(word)
+        rows, word = rows[order], word[order]
+        same = word[1:] == word[:-1]
         if same.any():
             tied = np.zeros(rows.size, np.bool_)
             tied[1:] |= same
             tied[:-1] |= same
             among = rows[tied]
             by = [column[among] for column in (*self._others, self._hashes)]
-            rows[tied] = among[np.lexsort((*by, times[tied]))]
+            rows[tied] = among[np.lexsort((*by, word[tied]))]
         return rows
 
     @property

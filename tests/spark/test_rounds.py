@@ -1,0 +1,227 @@
+"""Monitors as rounds: a pipeline's monitors say after each batch what sites and a coordinator say that are carried by hand."""
+
+import math
+
+import numpy as np
+import pyarrow as pa
+from pipelines import SITES, add_file, content, events, run, table
+
+from lately.config import of
+from lately.core.keys import hash_keys
+from lately.core.times import instant_of
+from lately.monitor import Announced
+from lately.spark.sites import number_of
+
+WATCHES = {
+    "skew": {"name": "skew", "kind": "self-join", "above": 60_000, "theta": 0.2, "last": "2m"},
+    "followed": {"name": "followed", "kind": "self-join", "theta": 0.3, "last": "2m", "scheme": "geometric"},
+    "rush": {"name": "rush", "kind": "count", "key": 0, "above": 450, "last": "1m"},
+    "buys": {"name": "buys", "kind": "count", "key": 0, "above": 135, "last": "1m", "where": "event = 'buy'"},
+    "floods": {"name": "floods", "kind": "frequent", "tau": 200, "last": "1m"},
+}
+
+
+def bursts(size=4_000, minutes=4):
+    """Rows of which three eighths hold little else than the keys 0, which is frequent anyway, and 7."""
+    rows = events(size, minutes=minutes, seed=4)
+    keys = rows["key"].to_numpy().copy()
+    burst = slice(size // 4, size * 5 // 8)
+    turns = np.arange(keys[burst].size) % 4
+    keys[burst] = np.where(turns == 3, keys[burst], turns % 2 * 7)
+    return rows.set_column(1, "key", pa.array(keys))
+
+
+class ByHand:
+    """A monitor's sites and coordinator without Spark: a batch is told to all sites, then messages are carried to their end."""
+
+    def __init__(self, said, watch, lateness=0):
+        config = of(said)
+        self.watch = watch
+        self.monitor = config.monitor_of(next(one for one in config.monitors if one.name == watch["name"]))
+        self.window, self.lateness = config.window.window, lateness
+        self.sites, self.coordinator, self.clocks, self.now, self.bytes = {}, None, {}, None, 0
+
+    def batch(self, rows):
+        """Returns what the coordinator announces after it."""
+        self.bytes = 0
+        said, spoke = [], set()
+        for name in sorted(set(rows["site"].to_pylist())):
+            mine = rows.filter(pa.compute.equal(rows["site"], name))
+            newest = mine["ts"].cast(pa.int64()).to_numpy().max() // 10**6
+            self.clocks[name] = max(self.clocks.get(name, newest), newest)
+            self.now = max(self.clocks.values())
+            if name not in self.sites:
+                birth = int(hash_keys([f"monitor {self.watch['name']} {name}"])[0])
+                self.sites[name] = self.monitor.site(number_of(name), birth=birth)
+            if self.watch.get("where"):
+                mine = mine.filter(pa.compute.equal(mine["event"], "buy"))
+            spoke.add(name)
+            if mine.num_rows:
+                said += self.sites[name].update(mine["key"].to_numpy(), mine["ts"].combine_chunks())
+            said += self.sites[name].advance(instant_of(int(self.clocks[name]) - self.lateness, self.window))
+        if self.coordinator is None and spoke:
+            self.coordinator = self.monitor.coordinator(sorted(number_of(name) for name in spoke))
+        if self.coordinator is None:
+            return None
+        numbers = {number_of(name): name for name in self.sites}
+        down = []
+        silent = [name for name in numbers.values() if name not in spoke]
+        while said or down or silent:
+            for message in sorted(said, key=lambda one: (one.site, one.sequence)):
+                self.bytes += message.nbytes
+                for reply in self.coordinator.receive(message):
+                    self.bytes += reply.nbytes
+                    down.append(reply)
+            said = [answer for message in down for answer in self.sites[numbers[message.site]].receive(message)]
+            for name in silent:
+                said += self.sites[name].advance(instant_of(int(self.now) - self.lateness, self.window))
+            down, silent = [], []
+        return self.coordinator[self.watch["name"]]
+
+
+def watched(spark, folder, batches, watches, lateness=None):
+    """Run a pipeline with these monitors over these batches; returns what it says, and what is said by hand."""
+    (folder / "source").mkdir()
+    for number, rows in enumerate(batches):
+        add_file(rows, folder / "source", number)
+    said = content(folder / "source", folder, monitors=watches, store={"sketches": "never"})
+    if lateness:
+        said["window"]["lateness"] = f"{lateness}s"
+    run(spark, said)
+    hands = {watch["name"]: ByHand(said, watch, lateness or 0) for watch in watches}
+    told = {name: [(hand.batch(rows), hand.bytes) for rows in batches] for name, hand in hands.items()}
+    return said, told
+
+
+def shown(announced):
+    """An announcement as rows of the table ``answers``: {item: (value, low, high)}."""
+    if announced is None:
+        return {}
+    if isinstance(announced, Announced):
+        return {} if math.isnan(announced.value) else {None: (announced.value, announced.low, announced.high)}
+    return {str(key): (float(count), announced.least, math.inf) for key, count in announced.counts.items()}
+
+
+def raised_in(announced):
+    if announced is None:
+        return set()
+    return (
+        ({None} if announced.alarm else set()) if isinstance(announced, Announced) else {str(key) for key in announced.counts}
+    )
+
+
+def check(said, told, batches):
+    """The store says after each batch what was said by hand, and alerts are what changes between batches."""
+    answers, alerts, runs = table(said, "answers"), table(said, "alerts"), table(said, "runs")
+    seen = 0
+    for name, steps in told.items():
+        before = set()
+        for number, (announced, _) in enumerate(steps):
+            mine = [row for row in answers if row["query"] == name and row["batch"] == number]
+            assert {row["item"]: (row["value"], row["low"], row["high"]) for row in mine} == shown(announced)
+            now = raised_in(announced)
+            changes = [row for row in alerts if row["monitor"] == name and row["batch"] == number]
+            assert {row["item"] for row in changes if row["raised"]} == now - before
+            assert {row["item"] for row in changes if not row["raised"]} == before - now
+            seen += len(changes)
+            before = now
+    assert seen == len(alerts)
+    for number, row in enumerate(runs):
+        assert row["monitor_bytes"] == sum(steps[number][1] for steps in told.values())
+        assert row["rows"] == row["counted"] == batches[number].num_rows
+    return alerts
+
+
+def test_all_kinds_at_once_say_what_is_said_by_hand(spark, tmp_path):
+    rows = bursts()
+    batches = [rows.slice(start, 800) for start in range(0, 4_000, 800)]
+    said, told = watched(spark, tmp_path, batches, [WATCHES[name] for name in ("skew", "rush", "buys", "floods")])
+    alerts = check(said, told, batches)
+    for name in ("rush", "buys", "floods"):  # each is raised, and withdrawn again
+        kinds = [row["raised"] for row in alerts if row["monitor"] == name]
+        assert {True, False} == set(kinds), name
+    assert {"0", "7"} <= {row["item"] for row in alerts if row["monitor"] == "floods"}
+    assert sum(row["monitor_bytes"] for row in table(said, "runs")) > 0
+    assert all(row["confidence"] == 0.9 for row in alerts)
+
+
+def test_a_site_that_falls_silent_ages_and_one_that_comes_later_joins(spark, tmp_path):
+    rows = bursts(3_000, minutes=6)
+    site = np.array(rows["site"].to_pylist())
+    place = np.arange(3_000)
+    kept = rows.filter(pa.array(((site != "oslo") | (place < 1_200)) & ((site != "pune") | (place >= 1_000))))
+    size = kept.num_rows // 6
+    batches = [kept.slice(start, size) for start in range(0, 6 * size, size)]
+    assert [set(batch["site"].to_pylist()) for batch in (batches[0], batches[-1])] == [{"lima", "oslo"}, {"lima", "pune"}]
+    said, told = watched(spark, tmp_path, batches, [WATCHES["rush"], WATCHES["followed"]])
+    check(said, told, batches)
+    # What is followed is the truth of the last two minutes, silent sites' too, within theta and its sketches' error.
+    *_, last = [row for row in table(said, "answers") if row["query"] == "followed"]
+    seconds = kept["ts"].cast(pa.int64()).to_numpy() // 10**6
+    recent = kept["key"].to_numpy()[seconds >= seconds.max() - 120]
+    truth = (np.bincount(recent) ** 2).sum()
+    assert abs(last["value"] - truth) <= 0.5 * truth
+    assert last["low"] <= truth <= last["high"]
+
+
+def test_clocks_that_differ_within_lateness(spark, tmp_path):
+    rows = bursts(2_000)
+    times = rows["ts"].cast(pa.int64()).to_numpy() - np.where(np.array(rows["site"].to_pylist()) == "lima", 20 * 10**6, 0)
+    moved = rows.set_column(0, "ts", pa.array(times, rows["ts"].type))
+    site = np.array(moved["site"].to_pylist())
+    batches = [moved.slice(start, 400) for start in range(0, 2_000, 400)]
+    batches[2] = batches[2].filter(pa.array(site[800:1200] != "lima"))  # the slow one is silent for a batch
+    said, told = watched(spark, tmp_path, batches, [WATCHES["rush"]], lateness=30)
+    check(said, told, batches)
+
+
+def test_a_site_none_of_whose_rows_pass_the_filter_holds_nobody_up(spark, tmp_path):
+    rows = bursts(2_000)
+    site, event = np.array(rows["site"].to_pylist()), np.array(rows["event"].to_pylist())
+    rows = rows.filter(pa.array((site != "oslo") | (event == "view")))
+    batches = [rows.slice(start, rows.num_rows // 4) for start in range(0, 4 * (rows.num_rows // 4), rows.num_rows // 4)]
+    said, _ = watched(spark, tmp_path, batches, [WATCHES["buys"] | {"above": 60}])
+    answers = [row for row in table(said, "answers") if row["query"] == "buys"]
+    assert {row["batch"] for row in answers} == {0, 1, 2, 3}
+    assert any(row["raised"] for row in table(said, "alerts"))
+
+
+def test_a_site_whose_rows_no_longer_pass_the_filter_ages_too(spark, tmp_path):
+    rows = bursts(2_000)
+    calm = np.where(np.arange(2_000) < 1_000, np.array(rows["event"].to_pylist()), "view")
+    rows = rows.set_column(3, "event", pa.array(calm))
+    batches = [rows.slice(start, 500) for start in range(0, 2_000, 500)]
+    said, told = watched(spark, tmp_path, batches, [WATCHES["buys"] | {"above": 40}])
+    assert [row["raised"] for row in check(said, told, batches)] == [True, False]
+    assert answers_at(said, 3) == [0.0]
+
+
+def answers_at(said, batch):
+    return [row["value"] for row in table(said, "answers") if row["batch"] == batch]
+
+
+def test_a_monitor_that_is_new_begins_with_whoever_comes(spark, tmp_path):
+    rows = bursts(2_000)
+    batches = [rows.slice(start, 500) for start in range(0, 2_000, 500)]
+    (tmp_path / "source").mkdir()
+    for number in range(2):
+        add_file(batches[number], tmp_path / "source", number)
+    said = content(tmp_path / "source", tmp_path, monitors=[WATCHES["rush"]], store={"sketches": "never"})
+    run(spark, said)
+    add_file(batches[2], tmp_path / "source", 2)
+    said["monitors"] = [WATCHES["floods"]]
+    pipeline = run(spark, said)
+    assert pipeline.notes == ["monitor 'floods' is new and watches from now on", "monitor 'rush' is gone"]
+    hand = ByHand(said, WATCHES["floods"])
+    mine = [row for row in table(said, "answers") if row["batch"] == 2]
+    assert {row["item"]: (row["value"], row["low"], row["high"]) for row in mine} == shown(hand.batch(batches[2]))
+    add_file(batches[3], tmp_path / "source", 3)
+    said["monitors"] = [WATCHES["rush"]]  # back again, and anew
+    run(spark, said)
+    alerts = [row for row in table(said, "alerts") if row["batch"] == 3 and row["monitor"] == "rush"]
+    assert all(row["raised"] for row in alerts)
+
+
+def test_numbers_of_sites_are_the_same_everywhere():
+    assert [number_of(site) for site in SITES] == [int(hash_keys([site])[0]) >> 32 for site in SITES]
+    assert len({number_of(f"site {i}") for i in range(10_000)}) == 10_000
