@@ -74,7 +74,9 @@ def add_events(folder, number, rows=300):
         "site": pa.array([("paris", "lima")[step % 3 == 0] for step in steps.tolist()]),
         "ms": steps % 100 / 1.0,
     }
-    pq.write_table(pa.table(table), folder / "events" / f"{number}.parquet")
+    path = folder / "events" / f"{number}.parquet"
+    pq.write_table(pa.table(table), path)
+    os.utime(path, (2**30 + number, 2**30 + number))  # Spark takes the oldest first
 
 
 @pytest.fixture

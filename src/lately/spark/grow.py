@@ -8,6 +8,7 @@ their sites answer, as the newest row that they have seen is mostly the newest o
 import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,9 +19,9 @@ from lately.core.columns import Ints
 from lately.core.errors import LatelyError
 from lately.core.keys import HashedKeys, Hashes, IntegerKeys, Keys, all_hashes, key_column
 from lately.core.times import instant_of, ticks_of
-from lately.counters.order import is_sorted
 from lately.monitor import messages as m
 from lately.spark.ask import as_text, share
+from lately.spark.bundles import site_name, unbundled
 from lately.spark.partials import grouped, together
 from lately.spark.program import KeptMonitor, KeptWindows, Program
 from lately.spark.sites import load_all, remember
@@ -36,7 +37,7 @@ _SIDE = 2**16
 
 REPORT = "report binary"
 
-_64 = np.uint64(64)
+_32, _ODD = np.uint64(32), np.uint64(0x9E3779B97F4A7C15)
 
 
 @dataclass(frozen=True)
@@ -51,11 +52,11 @@ class Batch:
     #: The newest tick of all sites before this batch.
     now: int | None
     moment: pa.DataType
-    columns: tuple[str, ...]
+    schema: pa.Schema
     #: Whether keys are hashes.
     hashed: bool
-    #: Whether the JVM has sorted the rows of each partition by time.
-    sorted: bool
+    #: Whether rows come in bundles, or as they are and sorted by time.
+    bundles: bool
 
 
 @dataclass
@@ -93,10 +94,10 @@ def grow(program: Program, batch: Batch) -> Callable[[Iterable[pa.RecordBatch]],
         task = _Task(program, batch, 0 if context is None else context.partitionId())
         waiting: list[pa.RecordBatch] = []
         size = 0
-        for rows in batches:
+        for rows in unbundled(batches, batch.schema) if batch.bundles else batches:
             waiting.append(rows)
             size += rows.num_rows
-            if batch.sorted and size >= _ROWS:
+            if not batch.bundles and size >= _ROWS:
                 task.take(waiting)
                 waiting, size = [], 0
             if size > _MOST:
@@ -149,7 +150,7 @@ class _Task:
     def take(self, batches: list[pa.RecordBatch]) -> None:
         """Count a block of rows; one that comes after another is nowhere older."""
         columns_of = zip(*(batch.columns for batch in batches), strict=True)
-        rows = {name: together(list(parts)) for name, parts in zip(self._batch.columns, columns_of, strict=True)}
+        rows = {name: together(list(parts)) for name, parts in zip(self._batch.schema.names, columns_of, strict=True)}
         size = len(rows["time"])
         self._done.rows += size
         if rows["bad"].null_count < size:
@@ -160,7 +161,9 @@ class _Task:
         codes, names = grouped([rows["site"]], size)
         order = np.argsort(codes, kind="stable")
         ends = np.cumsum(np.bincount(codes, minlength=len(names)))
-        for (site,), start, end in zip(names, [0, *ends[:-1]], ends, strict=True):
+        for (name,), start, end in zip(names, [0, *ends[:-1]], ends, strict=True):
+            site = site_name(name)
+            assert site is not None  # those without one were rejected
             self._take_site(site, columns, columns.in_order(order[start:end]))
 
     def _without_rejected(self, rows: dict[str, Any]) -> tuple[dict[str, Any], int]:
@@ -176,7 +179,9 @@ class _Task:
 
     def _shown(self, name: str, column: Any) -> Any:
         """A column as side tables have it."""
-        return column.cast(self._batch.moment) if name == "time" and pa.types.is_timestamp(self._batch.moment) else column
+        if name == "site":
+            return column.cast(pa.string())
+        return column.cast(self._batch.moment) if pa.types.is_timestamp(self._batch.moment) else column
 
     def _take_site(self, site: str, columns: "_Columns", mine: Ints) -> None:
         things = self._things(site)
@@ -285,35 +290,26 @@ class _Columns:
     def in_order(self, rows: Ints) -> Ints:
         """Rows by time, and those of one time by what they hold: shuffles hand them over in any order."""
         times = self.times.view(np.int64)[rows]
-        if not is_sorted(times):
-            order = np.argsort(times, kind="stable")
-            rows, times = rows[order], times[order]
-        same = times[1:] == times[:-1]
-        if not same.any():
-            return rows
-        # One word to sort by: the rank of the time above what fits of the hash. Only rows that have it in common need more.
-        rank = np.zeros(rows.size, np.uint64)
-        np.cumsum(~same, out=rank[1:])
-        bits = np.uint64(max(int(rank[-1]).bit_length(), 1))
-        word = rank << (_64 - bits) | self._hashes[rows] >> bits
+        ages, mixed = (times - times.min()).view(np.uint64), self._mixed[rows]
+        bits = int(ages.max()).bit_length()
+        # One word to sort by, the time above what fits of the rest: seldom do different rows have it in common.
+        word = ages << np.uint64(64 - bits) | mixed >> np.uint64(bits) if bits else mixed
         order = np.argsort(word)
-        rows, word = rows[order], word[order]
-        same = word[1:] == word[:-1]
-        if same.any():
-            tied = np.zeros(rows.size, np.bool_)
-            tied[1:] |= same
-            tied[:-1] |= same
-            among = rows[tied]
-            by = [column[among] for column in (*self._others, self._hashes)]
-            rows[tied] = among[np.lexsort((*by, word[tied]))]
-        return rows
+        word, mixed = word[order], mixed[order]
+        if ((word[1:] == word[:-1]) & (mixed[1:] != mixed[:-1])).any():
+            order = np.lexsort((self._mixed[rows], ages))
+        return rows[order]
 
-    @property
-    def _others(self) -> list[Any]:
-        """What tells apart rows of the same time and key."""
+    @cached_property
+    def _mixed(self) -> Hashes:
+        """What tells apart rows of the same time: a number from all else that they hold."""
         numbers = [column for column in self.extras.values() if pa.types.is_primitive(column.type)]
         known = (self.where if self.where.size else None, self.counts, self.values)
-        return [column.to_numpy(zero_copy_only=False) for column in numbers] + [one for one in known if one is not None]
+        mixed = self._hashes
+        for column in (*(column.to_numpy(zero_copy_only=False) for column in numbers), *known):
+            if column is not None:
+                mixed = (mixed ^ (mixed >> _32) ^ column.view(np.uint64)) * _ODD
+        return mixed
 
     @property
     def integers(self) -> Ints:

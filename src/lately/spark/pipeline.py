@@ -20,6 +20,7 @@ import pyarrow as pa
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from lately.config import Config, load
 from lately.config import of as config_of
@@ -27,6 +28,7 @@ from lately.core.errors import InputError, LatelyError, ParameterError
 from lately.core.paths import filesystem_of, rooted
 from lately.core.times import instant_of
 from lately.spark.ask import Moment, answers_of, share_job
+from lately.spark.bundles import BUNDLES, Homes, bundle
 from lately.spark.grow import REPORT, Batch, Grown, grow
 from lately.spark.program import Kept, Program
 from lately.spark.rounds import settle
@@ -255,14 +257,17 @@ class Pipeline:
             before.clocks,
             before.now,
             self._moment,
-            tuple(ready.columns),
+            to_arrow_schema(ready.schema, timezone="UTC"),
             self._judge.hashed,
-            sorted=self.config.source.mode == "batch",
+            bundles=self.config.source.mode != "batch",
         )
         tasks = rows.sparkSession.sparkContext.defaultParallelism
-        sites = ready.repartition(tasks, "site")
-        if batch.sorted:  # all rows there are do not fit into a task's memory; those of a micro-batch do, and sort faster there
-            sites = sites.sortWithinPartitions("time", *(name for name in ready.columns if name not in ("time", "bad")))
+        if batch.bundles:
+            homes = Homes(before.places, tasks)
+            sites = ready.mapInArrow(bundle(homes), BUNDLES).repartitionById(tasks, "task")
+        else:  # all rows there are do not fit into a task's memory; those of a micro-batch do
+            order = ["time", *(name for name in ready.columns if name not in ("time", "bad"))]
+            sites = ready.repartition(tasks, "site").sortWithinPartitions(*order)
         return [Grown.read(bytes(row.report)) for row in sites.mapInArrow(grow(program, batch), REPORT).collect()]
 
     def _grown_version(self, before: Version, number: int, stream: str, grown: list[Grown]) -> Version:

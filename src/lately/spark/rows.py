@@ -1,11 +1,14 @@
 """Rows of any source as the pipeline counts them, and the reasons for which some cannot be: expressions that the JVM evaluates.
 
-site   text            where   which filters it passes, one bit each
+site   text, bigint    where   which filters it passes, one bit each
 time   bigint          x0 …    what exact queries read
 key    hash or key     bad     why the row is rejected, a line break, and the row as JSON; nothing before the break if it
 value  double                  may only be late, and NULL for all other rows: little of this crosses
 count  bigint
 """
+
+from functools import reduce
+from operator import or_
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
@@ -16,6 +19,9 @@ from lately.config import Exact
 from lately.core.durations import nanoseconds
 from lately.core.errors import ParameterError
 from lately.spark.program import Program
+
+#: A sign that a row is bad, and what it is rejected for then. Signs are cheap, and looked at for every row; texts are not.
+Reason = tuple[Column, Column]
 
 #: When a row arrived; Spark tells the same time again when a batch is run again.
 ARRIVED = "_lately_arrived"
@@ -39,42 +45,47 @@ class Judge:
         raw = {"time": columns.time, "key": columns.key, "site": columns.site, "value": columns.value, "count": columns.count}
         given = {name: F.expr(text) for name, text in raw.items() if text is not None}
         self._time = _time(given["time"], kinds["time"], program)
-        self._reason = F.coalesce(*self._reasons(df, given, kinds, program))
+        self._reasons = self._all_reasons(df, given, kinds, program)
         self._row = F.to_json(F.struct(*(F.col(f"`{name}`") for name in df.columns if name != ARRIVED)))
         self._selected = self._columns(given, kinds, program)
 
     def __call__(self, df: DataFrame, floor: int | None) -> DataFrame:
         """Every row of a batch, ready to cross; those before ``floor`` (as ``time`` tells it) may be late."""
-        doubtful = self._reason.isNotNull()
+        signs = [sign for sign, _ in self._reasons]
         if floor is not None:
-            doubtful = doubtful | (self._time < F.lit(floor))
-        told = F.translate(F.coalesce(self._reason, F.lit("")), "\n", " ")
-        return df.select(*self._selected, F.when(doubtful, F.concat(told, F.lit("\n"), self._row)).alias("bad"))
+            signs.append(self._time < F.lit(floor))
+        reason = F.coalesce(*(F.when(sign, text) for sign, text in self._reasons), F.lit(""))
+        told = F.concat(F.translate(reason, "\n", " "), F.lit("\n"), self._row)
+        return df.select(*self._selected, F.when(reduce(or_, signs), told).alias("bad"))
 
-    def _reasons(self, df: DataFrame, given: dict[str, Column], kinds: dict[str, T.DataType], program: Program) -> list[Column]:
-        """Why a row is rejected: the first that is not NULL."""
+    def _all_reasons(
+        self, df: DataFrame, given: dict[str, Column], kinds: dict[str, T.DataType], program: Program
+    ) -> list[Reason]:
+        """Why a row is rejected; the first counts."""
         time, key = given["time"], given["key"]
         reasons = [
             *_corrupt(df),
-            F.when(time.isNull(), F.lit("no time")),
-            F.when(self._time.isNull(), F.concat(F.lit("time cannot be read: "), time.cast("string"))),
+            (time.isNull(), F.lit("no time")),
+            (self._time.isNull(), F.concat(F.lit("time cannot be read: "), time.cast("string"))),
             *_absurd(self._time, program),
-            F.when(key.isNull(), F.lit("no key")),
+            (key.isNull(), F.lit("no key")),
             *_keys(key, kinds["key"], program),
         ]
         if "site" in given:
-            reasons.append(F.when(given["site"].isNull(), F.lit("no site")))
+            reasons.append((given["site"].isNull(), F.lit("no site")))
         if program.numbers:
             reasons += _values(given["value"], program)
         if (count := given.get("count")) is not None:
-            reasons.append(F.when(count.isNull(), F.lit("no count")))
-            reasons.append(F.when(count < 0, F.concat(F.lit("count is negative: "), count.cast("string"))))
-            reasons.append(F.when(count > _WHOLE, F.concat(F.lit("count is beyond 2**53: "), count.cast("string"))))
+            reasons.append((count.isNull(), F.lit("no count")))
+            reasons.append((count < 0, F.concat(F.lit("count is negative: "), count.cast("string"))))
+            reasons.append((count > _WHOLE, F.concat(F.lit("count is beyond 2**53: "), count.cast("string"))))
         return reasons + _exact(kinds, program)
 
     def _columns(self, given: dict[str, Column], kinds: dict[str, T.DataType], program: Program) -> list[Column]:
         """What crosses of every row."""
-        site = given["site"].cast("string") if "site" in given else F.lit("")
+        site = F.lit("")
+        if "site" in given:
+            site = given["site"].cast("bigint" if isinstance(kinds["site"], T.IntegralType) else "string")
         key = _key(given["key"], kinds["key"], program)
         if self.hashed:
             key = F.when(key.isNotNull(), F.xxhash64(key))  # of NULL it would be the seed
@@ -158,22 +169,17 @@ def _time(column: Column, kind: T.DataType, program: Program) -> Column:
     raise ParameterError(f"columns.time is of type {kind.simpleString()}; give a timestamp, a date, a number or text")
 
 
-def _absurd(time: Column, program: Program) -> list[Column]:
+def _absurd(time: Column, program: Program) -> list[Reason]:
     """Times that would push everything else out of the window."""
     if program.window.kind == "integer":
-        return [F.when((time > F.lit(2**62)) | (time < F.lit(-(2**62))), F.lit("time is beyond 2**62"))]
-    reasons = [
-        F.when(
-            (time < F.lit(_FIRST)) | (time >= F.lit(_LAST)),
-            F.lit("time is beyond the year 9999: numbers are seconds since 1970"),
-        )
-    ]
+        return [((time > F.lit(2**62)) | (time < F.lit(-(2**62))), F.lit("time is beyond 2**62"))]
+    beyond = (time < F.lit(_FIRST)) | (time >= F.lit(_LAST))
+    reasons = [(beyond, F.lit("time is beyond the year 9999: numbers are seconds since 1970"))]
     future = program.config.window.future
     if future is not None:
         ahead = nanoseconds(future) // 1000
-        reasons.append(
-            F.when(time > F.unix_micros(F.col(ARRIVED)) + F.lit(ahead), F.lit(f"time is more than {future} in the future"))
-        )
+        limit = F.unix_micros(F.col(ARRIVED)) + F.lit(ahead)
+        reasons.append((time > limit, F.lit(f"time is more than {future} in the future")))
     return reasons
 
 
@@ -188,40 +194,40 @@ def _key(column: Column, kind: T.DataType, program: Program) -> Column:
     return column
 
 
-def _keys(column: Column, kind: T.DataType, program: Program) -> list[Column]:
+def _keys(column: Column, kind: T.DataType, program: Program) -> list[Reason]:
     universe = program.integer_keys
     if universe is None:
         return []
     if not isinstance(kind, T.IntegralType):
         raise ParameterError(f"queries for ranges need integer keys; columns.key is of type {kind.simpleString()}")
     outside = (column < 0) | (column.cast("bigint") >= F.lit(universe))
-    return [F.when(outside, F.concat(F.lit(f"key is outside of 0..{universe - 1}: "), column.cast("string")))]
+    return [(outside, F.concat(F.lit(f"key is outside of 0..{universe - 1}: "), column.cast("string")))]
 
 
-def _values(column: Column, program: Program) -> list[Column]:
+def _values(column: Column, program: Program) -> list[Reason]:
     number = column.cast("double")
-    reasons = [F.when(number.isNull() | F.isnan(number), F.lit("no value"))]
+    reasons = [(number.isNull() | F.isnan(number), F.lit("no value"))]
     for query in program.numbers:
         if query.outside == "reject":
             outside = (number < query.lo) | (number > query.hi)
             text = F.concat(F.lit(f"value is outside of {query.lo:g}..{query.hi:g} ({query.name}): "), column.cast("string"))
-            reasons.append(F.when(outside, text))
+            reasons.append((outside, text))
     return reasons
 
 
-def _exact(kinds: dict[str, T.DataType], program: Program) -> list[Column]:
+def _exact(kinds: dict[str, T.DataType], program: Program) -> list[Reason]:
     """What exact queries cannot take of the rows that they are about; a NULL in what they add up they leave out."""
-    reasons = []
+    reasons: list[Reason] = []
     for query in program.config.queries:
         if isinstance(query, Exact):
             here = F.lit(True) if query.where is None else F.expr(query.where)
             if query.per is not None:
-                reasons.append(F.when(here & F.expr(query.per).isNull(), F.lit(f"no {query.per} ({query.name})")))
+                reasons.append((here & F.expr(query.per).isNull(), F.lit(f"no {query.per} ({query.name})")))
             if query.of is not None and isinstance(kinds[f"extra {program.extras.index(query.of)}"], T.IntegralType):
                 number = F.expr(query.of).cast("bigint")
                 beyond = (number > _WHOLE) | (number < -_WHOLE)
                 text = F.concat(F.lit(f"{query.of} is beyond 2**53 ({query.name}): "), number.cast("string"))
-                reasons.append(F.when(here & beyond, text))
+                reasons.append((here & beyond, text))
     return reasons
 
 
@@ -232,5 +238,5 @@ def _extra(text: str, kind: T.DataType) -> Column:
     return F.expr(text).cast("double") if isinstance(kind, T.NumericType) else F.expr(text).cast("string")
 
 
-def _corrupt(df: DataFrame) -> list[Column]:
-    return [F.when(F.col(_CORRUPT).isNotNull(), F.lit("line cannot be read"))] if _CORRUPT in df.columns else []
+def _corrupt(df: DataFrame) -> list[Reason]:
+    return [(F.col(_CORRUPT).isNotNull(), F.lit("line cannot be read"))] if _CORRUPT in df.columns else []

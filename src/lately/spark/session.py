@@ -3,13 +3,15 @@
 import atexit
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from pyspark import SparkContext
+from pyspark.errors import PySparkException
+from pyspark.logger import PySparkLogger
+from pyspark.sql import SparkSession
 
 from lately.core.errors import LatelyError, ParameterError
 from lately.spark.java import ensure_java, kept
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 #: What is said before a log level can be set; Spark's own default begins with a banner.
 _LOGGING = """\
@@ -36,19 +38,12 @@ logger.shutdown.level = off
 _FAILS_ON_PYTHON = "org.apache.spark.sql.execution.planmerging.MergeSubplans"
 
 
-def session(master: str | None = None, app: str = "lately", **config: Any) -> "SparkSession":
+def session(master: str | None = None, app: str = "lately", **config: Any) -> SparkSession:
     """The Spark session that is there, or a new one: local on all cores, quiet, on whatever Java can be found.
 
     Settings are Spark's, with underscores for dots: ``session("local[4]", spark_driver_memory="4g")``, or
     ``session(**{"spark.driver.memory": "4g"})``. A session that is there already is returned as it is.
     """
-    try:
-        from pyspark import SparkContext
-        from pyspark.errors import PySparkException
-        from pyspark.logger import PySparkLogger
-        from pyspark.sql import SparkSession
-    except ImportError as error:
-        raise LatelyError(f"Spark is not installed ({error}); run pip install 'lately[spark]'") from error
     active = SparkSession.getActiveSession()
     if active is not None:
         return active

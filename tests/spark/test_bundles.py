@@ -1,0 +1,80 @@
+"""Bundles: the rows of a site travel together, to the task that counts it, and nothing is lost on the way."""
+
+from collections import Counter
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lately.spark.bundles import BUNDLES, Homes, bundle, unbundled
+from lately.spark.partials import together
+
+SCHEMA = pa.schema({"site": pa.string(), "time": pa.int64(), "value": pa.float64(), "bad": pa.string()})
+ROWS = st.lists(
+    st.tuples(
+        st.sampled_from(["lima", "oslo", "", None]),
+        st.integers(0, 9) | st.none(),
+        st.just(0.5) | st.none(),
+        st.text() | st.none(),
+    ),
+    max_size=30,
+)
+
+
+def batch(rows, schema=SCHEMA):
+    columns = list(zip(*rows, strict=True)) or [[]] * len(schema)
+    return pa.record_batch([pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)], schema=schema)
+
+
+def packed(batches, homes=None):
+    return list(bundle(homes or Homes([], 2))(batches))
+
+
+@given(st.lists(ROWS, max_size=3))
+def test_every_row_comes_out_as_it_went_in(parts):
+    sent = [batch(rows) for rows in parts]
+    found = list(unbundled(packed(sent), SCHEMA))
+    assert all(part.schema.names == SCHEMA.names for part in found)
+    if found:
+        together([part.column("site") for part in found])
+    rows = [tuple(row.values()) for part in found for row in part.to_pylist()]
+    assert Counter(rows) == Counter(tuple(row.values()) for part in sent for row in part.to_pylist())
+
+
+@given(ROWS.filter(len))
+def test_rows_of_a_site_keep_their_order_and_go_to_one_task(rows):
+    (made,) = packed([batch(rows)], Homes(["oslo"], 3))
+    assert len(set(made.column("site").to_pylist())) == made.num_rows
+    for part in unbundled([made], SCHEMA):
+        site = part.column("site")[0].as_py()
+        assert [tuple(row.values()) for row in part.to_pylist()] == [row for row in rows if row[0] == site]
+
+
+def test_what_is_nowhere_does_not_travel():
+    with_nulls = packed([batch([("lima", 1, None, None)] * 1000)])[0].column("rows")[0]
+    without = packed([batch([("lima", 1, 0.5, "x")] * 1000)])[0].column("rows")[0]
+    assert len(without.as_py()) - len(with_nulls.as_py()) > 1000 * (8 + 1)
+
+
+def test_integers_are_names_too():
+    schema = pa.schema({"site": pa.int64(), "time": pa.int64()})
+    (made,) = packed([batch([(7, 1), (-3, 2), (7, 3), (None, 4)], schema)])
+    assert made.column("site").to_pylist() == ["7", "-3", None]
+    assert [part.num_rows for part in unbundled([made], schema)] == [2, 1, 1]
+
+
+@pytest.mark.parametrize("tasks", [1, 2, 7])
+def test_known_sites_are_dealt_out_evenly_and_all_sites_have_one_home(tasks):
+    known = [f"site {number}" for number in range(50)]
+    homes, again = Homes(known, tasks), Homes(reversed(known), tasks)
+    shares = Counter(homes.of(site) for site in known)
+    assert max(shares.values()) - min(shares.values()) <= 1
+    for site in [*known, "new", "newer", "", None]:
+        assert homes.of(site) == again.of(site) in range(tasks)
+
+
+def test_the_columns_that_spark_is_told_are_those_that_come(spark):
+    made = packed([batch([("lima", 1, None, None)])])[0]
+    frame = spark.createDataFrame([], BUNDLES)
+    assert frame.columns == made.schema.names

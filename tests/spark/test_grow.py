@@ -1,0 +1,77 @@
+"""A batch on the executors: the order of rows is the same however they come."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pipelines import SITES, content, events, in_order, last_answers, run, table, write_files
+
+from lately.spark.grow import _Columns
+from lately.spark.pipeline import Pipeline
+
+QUERIES = [
+    {"name": "v", "kind": "quantiles", "lo": 0, "hi": 9, "resolution": 1},
+    {"name": "sum", "kind": "exact", "aggregate": "sum", "of": "n", "where": "key > 1"},
+]
+
+
+def columns(rows, length=1000):
+    """Rows of time, key, value, where and n, as tasks have them."""
+    said = content("source", "folder", columns={"value": "ms", "count": "n"}, queries=QUERIES, window={"length": length})
+    program = Pipeline.of(said).program
+    names = ["time", "key", "value", "where", "count", "x0"]
+    kinds = [pa.int64(), pa.int64(), pa.float64(), pa.int64(), pa.int64(), pa.int64()]
+    given = {name: pa.array([row[i] for row in rows], kind) for i, (name, kind) in enumerate(zip(names, kinds, strict=True))}
+    return _Columns(given, program, hashed=True)
+
+
+SMALL = st.integers(0, 2)
+ROW = st.tuples(
+    st.sampled_from([0, 1, 2, 10**6, 2**62, -(2**62)]), SMALL, SMALL.map(float), SMALL, SMALL, st.none() | st.integers(0, 2**53)
+)
+
+
+@given(st.lists(ROW, min_size=1, max_size=40), st.randoms())
+def test_rows_come_by_time_and_in_the_same_order_however_they_were_shuffled(rows, random):
+    mixed = rows.copy()
+    random.shuffle(mixed)
+    orders = [columns(some).in_order(np.arange(len(some))) for some in (rows, mixed)]
+    first, second = ([some[i] for i in order] for some, order in zip((rows, mixed), orders, strict=True))
+    assert first == second
+    assert [row[0] for row in first] == sorted(row[0] for row in rows)
+
+
+def test_rows_that_share_all_but_the_last_bits_of_what_is_sorted_by_are_still_told_apart():
+    """Times that leave no room for anything else in the word."""
+    far = [(-(2**62), 0, 0.0, 0, 0, 0)] + [(2**62 - 1, key, 0.0, 0, 0, 0) for key in range(20)]
+    forth, back = columns(far), columns(far[::-1])
+    order = [far[i] for i in forth.in_order(np.arange(21))]
+    assert order == [far[::-1][i] for i in back.in_order(np.arange(21))]
+    assert order[0] == far[0]
+
+
+@pytest.mark.parametrize("mode", ["batch", "available-now"])
+def test_sites_may_be_integers(spark, tmp_path, mode):
+    """They are called as text calls them, in answers and in the table of late rows."""
+    rows = events(3000)
+    numbers = pa.array([SITES.index(name) - 1 for name in rows["site"].to_pylist()], pa.int32())
+    given = {"text": rows, "number": rows.set_column(rows.schema.get_field_index("site"), "site", numbers)}
+    said = {}
+    for name, some in given.items():
+        source = write_files(pa.concat_tables([some, some.slice(0, 5)]), tmp_path / name / "source", 3)
+        asked = [{"name": "top", "kind": "top", "by": "site"}, {"name": "all", "kind": "self-join"}]
+        said[name] = content(source, tmp_path / name, mode, queries=asked)
+        said[name]["source"]["columns"] = f"ts timestamp, key bigint, site {'int' if name == 'number' else 'string'}"
+        run(spark, said[name])
+    renamed = {name: str(number - 1) for number, name in enumerate(SITES)}
+
+    def told(name):
+        answers = [row | {"site": renamed.get(row["site"], row["site"])} for row in last_answers(said[name])]
+        return in_order(answers)
+
+    assert told("text") == told("number")
+    assert {row["site"] for row in told("number")} == {"-1", "0", "1", None}
+    found = [row["site"] for row in table(said["number"], "late")]
+    assert sorted(found) == sorted([renamed[row["site"]] for row in table(said["text"], "late")])
+    assert len(found) == (0 if mode == "batch" else 5)
