@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lately.core.codec import Reader, Writer
+from lately.core.jit import kernel
 from lately.counters.base import MAX_STAMP, CounterArray, Counts, Stamps
 from lately.counters.replay import halves, interleave
 
@@ -37,6 +38,32 @@ class Walk(NamedTuple):
     positions: Counts
     places: Counts
     offsets: Counts
+
+
+@kernel
+def _ages(rings: Any, places: Any, offsets: Any, now: Any, ages: Any, kept: Any) -> None:
+    """How long ago each entry of a walk was stamped, and how many entries each cell has; the last of a walk is none."""
+    at = 0
+    for cell in range(kept.size):
+        kept[cell] = max(offsets[cell + 1] - offsets[cell] - 1, 0)
+        for i in range(offsets[cell], offsets[cell] + kept[cell]):
+            ages[at] = now - np.int64(rings[places[i]])
+            at += 1
+
+
+@kernel
+def _put_back(ages: Any, kept: Any, places: Any, offsets: Any, now: Any, rings: Any) -> bool:
+    """Stamp the places of a walk; False if a cell's entries are not in order, newest first."""
+    at = 0
+    for cell in range(kept.size):
+        newer = np.int64(0)
+        for i in range(offsets[cell], offsets[cell] + kept[cell]):
+            if i > offsets[cell] and ages[at] < newer:
+                return False
+            newer = ages[at]
+            rings[places[i]] = np.uint32(now - newer)
+            at += 1
+    return True
 
 
 class PositionalArray(CounterArray):
@@ -136,14 +163,15 @@ class PositionalArray(CounterArray):
     def write(self, out: Writer, now: int) -> None:
         live_from = self.live_from(now)
         walk = self._walk(live_from)
-        kept = walk.places >= 0
+        kept, ages = np.empty(self.cells, np.int64), np.empty(walk.places.size, np.int64)
+        _ages(self.rings.reshape(-1), walk.places, walk.offsets, np.int64(now), ages, kept)
         out.u8(self.height)
         out.integers(self.n - self.base)
         out.integers(self.base)
         out.integers(np.where(self.first >= live_from, now - self.first.astype(np.int64), -1))
         self._write_shape(out)
-        out.integers(np.diff(np.concatenate(([0], np.cumsum(kept)))[walk.offsets]))
-        out.integers(now - self.rings.reshape(-1)[walk.places[kept]].astype(np.int64))
+        out.integers(kept)
+        out.integers(ages[: kept.sum()])
 
     def read(self, source: Reader, now: int, newest: int, most: int) -> None:
         self.height = source.u8()
@@ -155,15 +183,11 @@ class PositionalArray(CounterArray):
         self._read_shape(source)
         kept, ages = source.integers(0, 2**32), source.integers(now - newest, min(self.span, now - 1))
         source.check(kept.size == self.cells and int(kept.sum()) == ages.size, "the entries do not add up")
-        starts = np.cumsum(kept) - kept
-        rising = np.diff(ages, prepend=0) >= 0
-        rising[starts[kept > 0]] = True
-        source.check(bool(rising.all()), "entries are out of order")
         walk = self._walk(0)
         room = np.maximum(np.diff(walk.offsets) - 1, 0)
         source.check(bool((kept <= room).all()), "more entries than the rings hold")
         whole = first >= 0  # the first arrival is still inside, so all after it are
         source.check(bool((kept == room)[whole].all()), "entries are missing")
-        source.check(bool((ages[(starts + kept - 1)[whole]] <= first[whole]).all()), "an entry before the first arrival")
-        step = np.arange(ages.size) - np.repeat(starts, kept)
-        self.rings.reshape(-1)[walk.places[np.repeat(walk.offsets[:-1], kept) + step]] = now - ages
+        source.check(bool((ages[(np.cumsum(kept) - 1)[whole]] <= first[whole]).all()), "an entry before the first arrival")
+        in_order = _put_back(ages, kept, walk.places, walk.offsets, np.int64(now), self.rings.reshape(-1))
+        source.check(in_order, "entries are out of order")

@@ -269,6 +269,22 @@ def _walk(live_from: Any, state: Any, positions: Any, places: Any, offsets: Any)
         offsets[cell + 1] = at
 
 
+@kernel
+def _move_top(n: Any, rings: Any, larger: Any) -> None:
+    """Move the top level into rings of twice its capacity, or to its place in rings of one more level."""
+    top, capacity = np.uint64(rings.shape[0] - 1), np.uint64(rings.shape[2])
+    mask, wide = capacity - _ONE, np.uint64(larger.shape[2]) - _ONE
+    for cell in range(n.size):
+        newest = n[cell] >> top
+        for back in range(min(newest, capacity)):
+            index = newest - np.uint64(back)
+            stamp = rings[top, cell, index & mask]
+            if wide > mask:
+                larger[top, cell, index & wide] = stamp
+            else:
+                larger[top + _ONE - (index & _ONE), cell, (index >> _ONE) & mask] = stamp
+
+
 class Wave(PositionalArray):
     """An array of deterministic waves: any suffix of the window to within ``eps``, with certain bounds.
 
@@ -318,18 +334,12 @@ class Wave(PositionalArray):
     def _grow(self) -> None:
         """Double the only ring, or when it has its full capacity, split the top level in two."""
         levels, cells, capacity = self.rings.shape
-        top = levels - 1
-        index = (self.n >> np.uint64(top)).astype(np.int64)[:, None] - np.arange(capacity)
-        cell, back = np.nonzero(index > 0)
-        index = index[cell, back]
-        stamps = self.rings[top, cell, index & (capacity - 1)]
         if capacity < self.capacity:
-            self.rings = np.zeros((1, cells, 2 * capacity), np.uint32)
-            self.rings[0, cell, index & (2 * capacity - 1)] = stamps
-            return
-        rings = np.zeros((levels + 1, cells, capacity), np.uint32)
-        rings[:top] = self.rings[:top]
-        rings[top + 1 - (index & 1), cell, (index >> 1) & (capacity - 1)] = stamps
+            rings = np.zeros((1, cells, 2 * capacity), np.uint32)
+        else:
+            rings = np.zeros((levels + 1, cells, capacity), np.uint32)
+            rings[: levels - 1] = self.rings[:-1]
+        _move_top(self.n, self.rings, rings)
         self.rings = rings
 
     def _walk(self, live_from: int) -> Walk:
