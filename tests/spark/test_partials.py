@@ -274,6 +274,25 @@ def test_as_many_groups_as_there_are(size):
     assert [names[code][0] for code in codes.tolist()] == column.to_pylist()
 
 
+@pytest.mark.parametrize("kind", [pa.int8(), pa.int16(), pa.int32(), pa.int64()])
+def test_groups_that_are_integers_near_and_far(kind):
+    far = 2 ** (kind.bit_width - 1)
+    for values in ([-far, far - 1, 0, far - 1], [3, 1, 3, 7], [-1], [5, None, 5]):
+        codes, names = grouped([pa.array(values, kind)], len(values))
+        assert [names[code][0] for code in codes] == values
+        assert len(names) == len(set(values))
+
+
+@pytest.mark.parametrize("narrow", [pa.int32(), pa.int64(), pa.float32(), pa.float64()])
+def test_rows_of_groups_are_put_together_whatever_their_times_are(narrow):
+    times, groups = pa.array([1, 2, 2, 3, 5], narrow), pa.array(["a", "b", "a", "b", "a"])
+    task = Partials(Recipe.of("ecm", window="1h", eps=0.1, delta=0.1))
+    task.add(pa.array(list("xyxyz")), times, pa.array([1, 10, 2, 20, 4], pa.int16()), [groups])
+    made = dict(task.finish())
+    seen = {group: [sketch.count(key, last="3s").value for key in "xyz"] for (group,), sketch in made.items()}
+    assert seen == {"a": [2, 0, 4], "b": [0, 30, 0]}
+
+
 SECOND = 1_767_225_600
 TIMES = {
     "us": pa.array([SECOND * 10**6, (SECOND + 60) * 10**6], pa.timestamp("us")),

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from lately.core.columns import Ints, whole_numbers
 from lately.core.errors import InputError
+from lately.core.jit import kernel
 from lately.core.keys import HashedKeys, IntegerKeys, Keys, key_column
 from lately.core.times import tick_of
 from lately.spark.kinds import Recipe
@@ -23,6 +24,8 @@ from lately.spark.kinds import Recipe
 BLOCK = 2**18
 #: Sketches of one group that are kept open; the one that has come furthest is closed when there are more.
 OPEN = 4
+#: Integers that name groups need not be looked up while they span no more than this.
+_NEAR = 2**12
 
 Row = tuple[Any, ...]
 
@@ -82,11 +85,13 @@ class Partials:
         if len(rows) == 1:
             self._take(rows[0], column, times, counts)
             return
-        order = np.argsort(codes, kind="stable")
         ends = np.cumsum(np.bincount(codes, minlength=len(rows)))
-        for row, start, end in zip(rows, [0, *ends[:-1]], ends, strict=True):
-            mine = order[start:end]
-            self._take(row, _taken(column, mine), times[mine], None if counts is None else counts[mine])
+        starts = np.concatenate(([0], ends[:-1]))
+        column, times = _dealt(column, codes, starts), _dealt(times, codes, starts)
+        counts = None if counts is None else _dealt(counts, codes, starts)
+        for row, start, end in zip(rows, starts, ends, strict=True):
+            mine = slice(start, end)
+            self._take(row, _cut(column, mine), times[mine], None if counts is None else counts[mine])
 
     def _keys(self, column: Any) -> Any:
         if self._recipe.road == "number":
@@ -149,18 +154,42 @@ def _instants(column: Any) -> Any:
     raise InputError(f"times of the type {kind}; give timestamps, dates or numbers (in SQL: to_timestamp(ts))")
 
 
-def _taken(keys: Any, rows: Ints) -> Any:
-    """Some of a column's keys."""
+@kernel
+def _deal(values: Any, codes: Any, cursors: Any, out: Any) -> None:
+    """Put the values of each group together, in the order in which they come."""
+    for i in range(values.size):
+        group = codes[i]
+        out[cursors[group]] = values[i]
+        cursors[group] += 1
+
+
+def _dealt(column: Any, codes: Any, starts: Ints) -> Any:
+    """A column with the rows of each group together; ``starts`` tells where each group begins."""
+    if isinstance(column, HashedKeys) and column.source is None:
+        return HashedKeys(_dealt(column.hashes, codes, starts))
+    if isinstance(column, Keys):
+        return column.take(_dealt(np.arange(codes.size), codes, starts))
+    wide = column if column.dtype.itemsize == 8 else column.astype(np.int64 if column.dtype.kind in "iu" else np.float64)
+    words = np.ascontiguousarray(wide).view(np.uint64)  # numbers and times of any kind
+    out = np.empty_like(words)
+    _deal(words, codes, starts.copy(), out)
+    return out.view(wide.dtype)
+
+
+def _cut(keys: Any, rows: slice) -> Any:
+    """Some of a column's keys, one after the other."""
     if isinstance(keys, HashedKeys) and keys.source is None:
         return HashedKeys(keys.hashes[rows])
-    return keys.take(rows) if isinstance(keys, Keys) else keys[rows]
+    return keys.take(np.arange(rows.start, rows.stop)) if isinstance(keys, Keys) else keys[rows]
 
 
 def grouped(by: list[Any], size: int) -> tuple[Any, list[Row]]:
     """The number of each row's group, small integers so that they sort fast, and what the groups are called."""
     if not by:
         return np.zeros(size, np.uint8), [()] if size else []
-    if len(by) == 1:
+    if len(by) == 1 and (near := _near_integers(by[0])) is not None:
+        codes, names = near
+    elif len(by) == 1:
         encoded = by[0] if pa.types.is_dictionary(by[0].type) else by[0].dictionary_encode(null_encoding="encode")
         names = [(name,) for name in encoded.dictionary.to_pylist()]
         codes = encoded.indices.to_numpy(zero_copy_only=False)
@@ -180,3 +209,12 @@ def grouped(by: list[Any], size: int) -> tuple[Any, list[Row]]:
         codes = (np.cumsum(used) - 1)[codes].astype(narrow)
         names = [name for name, is_used in zip(names, used, strict=True) if is_used]
     return codes, names
+
+
+def _near_integers(column: Any) -> tuple[Any, list[Row]] | None:
+    """The same for integers that lie close together, which need not be looked up."""
+    if not pa.types.is_signed_integer(column.type) or column.null_count or not len(column):
+        return None
+    values = column.to_numpy().astype(np.int64)
+    low, high = int(values.min()), int(values.max())
+    return (values - low, [(name,) for name in range(low, high + 1)]) if high - low < _NEAR else None
