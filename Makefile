@@ -19,8 +19,8 @@ PYTHON ?= $(shell \
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
 
-demo: .venv/.installed  ## see it work
-	@$(BIN)/lately demo
+demo: .venv/.installed  ## see it work: a live stream, a local Spark, a dashboard
+	@$(BIN)/lately demo $(ARGS)
 
 test: .venv/.installed  ## run the tests
 	@$(BIN)/python -m pytest -n auto --dist loadgroup $(ARGS)

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from lately import __version__, cli
 
 ROOT = Path(__file__).parent.parent
-NAMES = ("speed", "memory", "error", "merge", "questions", "wcm", "windows", "monitors", "spark", "start")
+NAMES = ("speed", "memory", "error", "merge", "questions", "wcm", "windows", "monitors", "spark", "service", "start")
 HERE = [name for name in NAMES if name != "spark"]  # tests/spark/test_bench_spark.py has a session for that one
 
 
@@ -61,7 +61,7 @@ def assert_complete(report):
 def test_these_are_all_benchmarks():
     assert [name.value for name in cli.Benchmark] == [*NAMES, "all"]
     helpers = {"__init__", "checks", "data", "registered", "report", "substreams", "timing"}
-    helpers |= {"spark_jobs", "spark_rows", "spark_stream", "spark_ticks"}
+    helpers |= {"service_load", "spark_jobs", "spark_rows", "spark_stream", "spark_ticks"}
     assert {path.stem for path in (ROOT / "bench").glob("*.py")} == {*NAMES, *helpers}
 
 

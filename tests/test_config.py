@@ -170,6 +170,13 @@ def test_a_window_in_integers_makes_all_lengths_integers():
     assert parse(asking('kind = "exact"', 'aggregate = "count"').replace('"1h"', "3600")).windows().queries == ()
 
 
+def test_a_store_keeps_all_or_at_least_the_window():
+    assert parse(SMALL).store.keep is None
+    for keep in ("1h", "60m", "7d"):
+        assert parse(SMALL.replace('"store"', f'"store"\nkeep = "{keep}"')).store.keep == keep
+    assert parse(SMALL.replace('"1h"', "3600").replace('"store"', '"store"\nkeep = 3600')).store.keep == 3600
+
+
 def test_groups_may_have_a_lateness_of_nothing():
     text = asking('kind = "exact"', 'aggregate = "count"', 'per = "url"', "above = 3")
     assert parse(text.replace('"1h"', '"1h"\nlateness = "0s"')).queries[0].per == "url"
@@ -422,6 +429,29 @@ run.spark = 3
     "sketches at odd times": (
         SMALL.replace('"store"', '"store"\nsketches = "often"'),
         ['11: store.sketches = "often": give "never", "always", or how often, such as "10m"'],
+    ),
+    "kept too briefly": (
+        SMALL.replace('"store"', '"store"\nkeep = "59m"'),
+        ['11: store.keep = "59m": shorter than the window; give 1h at the least, or leave it out'],
+    ),
+    "kept for a text": (
+        SMALL.replace('"store"', '"store"\nkeep = "ever"'),
+        [
+            "11: store.keep = \"ever\": cannot read the duration 'ever'; write a number and one of ns, us, ms, s, m, h, d, w, "
+            "as in '10m'"
+        ],
+    ),
+    "kept for a number where times are dates": (
+        SMALL.replace('"store"', '"store"\nkeep = 7'),
+        ["11: store.keep = 7: 7 is not a duration; this window is in time: write it like '10m'"],
+    ),
+    "kept for a part of a tick": (
+        SMALL.replace('"store"', '"store"\nkeep = "3601500ms"'),
+        ["11: store.keep = \"3601500ms\": '3601500ms' is not a whole number of ticks of 1s; ask for a multiple of a tick"],
+    ),
+    "kept for a text where times are integers": (
+        SMALL.replace('"1h"', "3600").replace('"store"', '"store"\nkeep = "7d"'),
+        ["11: store.keep = \"7d\": '7d': this window is over integer times; give a whole number"],
     ),
     "sketches too often": (
         SMALL.replace('"store"', '"store"\nsketches = "0s"'),

@@ -9,7 +9,16 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PlainValidator, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    PlainValidator,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from lately.core.durations import Duration, Window, nanoseconds
 from lately.core.errors import ParameterError
@@ -94,7 +103,7 @@ Fraction = Annotated[float, Field(gt=0, lt=1)]
 #: A length of time such as "10m", or a whole number where times are.
 Length = Annotated[str | int, PlainValidator(_length)]
 Key = Annotated[str | int, PlainValidator(_key)]
-Range = Annotated[tuple[int, int], PlainValidator(_range)]
+Range = Annotated[tuple[int, int], PlainValidator(_range), PlainSerializer(list)]
 Settings = Annotated[dict[str, str | int | float | bool], PlainValidator(_settings)]
 
 # -- tables ------------------------------------------------------------------------------------------------------------
@@ -345,6 +354,7 @@ class StoreTable(Model):
 
     path: Text = Field(examples=["store"])
     sketches: Annotated[str | int, PlainValidator(_kept)] = "never"
+    keep: Length | None = None
 
 
 class Run(Model):
@@ -472,6 +482,10 @@ class Config(Model):
         with found.at("store", "sketches"):
             if self.store.sketches not in ("never", "always") and self.window.window.length(self.store.sketches) < 1:
                 raise ParameterError(f"give {self.window.window.text(1)} at the least")
+        with found.at("store", "keep"):
+            window = self.window.window
+            if self.store.keep is not None and window.length(self.store.keep) < window.ticks:
+                raise ParameterError(f"shorter than the window; give {window.text(window.ticks)} at the least, or leave it out")
         for kind, asked in (("queries", self.queries), ("monitors", self.monitors)):
             names = [one.name for one in asked]
             for number, name in enumerate(names):

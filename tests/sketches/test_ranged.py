@@ -13,7 +13,7 @@ from streams import Stream, cuts, streams
 import lately as lt
 from lately.core.errors import FormatError, MergeError, QueryError, RangeError
 from lately.sketches import candidates
-from lately.sketches.ranged import Extract, answering, extract, nothing_of
+from lately.sketches.ranged import Extract, answering, extract, extract_at, nothing_of
 
 WINDOW = 900
 KEYS = 24
@@ -247,6 +247,24 @@ def test_sums_do_not_depend_on_the_order(build, parts, last, late):
     sums = {many(list(order)).to_bytes() for order in itertools.permutations(known)}
     sums.add((known[0] + (known[1] + known[2])).to_bytes())
     assert len(sums) == 1
+
+
+@kinds
+@given(
+    stream=streams(most=200, cells=KEYS), last=ages, late=lateness, silent=st.sampled_from([0, 1, 39, 40, 500, 899, 900, 5000])
+)
+def test_a_site_that_has_been_silent_knows_what_it_would_know_had_time_passed(build, stream, last, late, silent):
+    site = fed(build(lateness=late), stream, (), shuffled=1)
+    now = site.now + silent
+    moved = site.copy()
+    moved.advance(now)
+    known, length = extract_at(site, last, now), WINDOW if last is None else last
+    if late is None:
+        assert known.to_bytes() == extract(moved, last).to_bytes()
+    assert int(stream.weights[stream.ticks >= now - length].sum()) in answering(build(lateness=late), known).total()
+    if silent > length:
+        assert known.to_bytes() == nothing_of(build(lateness=late)).to_bytes()
+    assert extract_at(build(), last, now).to_bytes() == nothing_of(build()).to_bytes()
 
 
 @kinds

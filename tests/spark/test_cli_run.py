@@ -18,6 +18,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from lately import cli
+from lately.cli import shown
 from lately.spark import runner
 from lately.spark.pipeline import Done
 from lately.spark.runner import plainly
@@ -158,7 +159,7 @@ def test_a_stream_ends_with_its_answers_and_goes_on_with_what_is_new(spark, shop
 
 def test_on_a_terminal_it_can_be_watched(spark, shop, monkeypatch):
     screen = io.StringIO()
-    monkeypatch.setattr(cli, "_err", Console(file=screen, width=120, force_terminal=True, color_system=None))
+    monkeypatch.setattr(shown, "err", Console(file=screen, width=120, force_terminal=True, color_system=None))
     result = run(shop("batch"), "--json")
     assert result.exit_code == 0, result.output
     assert "waiting for the first batch" in screen.getvalue()

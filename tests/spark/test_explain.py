@@ -153,6 +153,9 @@ def test_where_it_goes():
         "stored every 10m",
     )
     assert "sketches" in stream["goes"]["tables"]
+    assert stream["goes"]["keep"] is None
+    week = explain(config_with(query, store={"path": "s", "keep": "7d"}), 100)
+    assert week["goes"]["keep"] == "7d"
     batch = explain(config_with(query, source={"format": "rate", "mode": "batch"}), 100)
     assert batch["goes"]["state"] is None
     assert "sketches" not in batch["goes"]["tables"]

@@ -73,7 +73,7 @@ class Estimates:
     def __getitem__(self, i: slice | NDArray[Any]) -> "Estimates": ...
 
     def __getitem__(self, i: int | slice | NDArray[Any]) -> "Estimate | Estimates":
-        if isinstance(i, SupportsIndex) and getattr(i, "ndim", 0) == 0:
+        if type(i) is int or (isinstance(i, SupportsIndex) and getattr(i, "ndim", 0) == 0):  # the second is slow to tell
             return Estimate(self.value[i].item(), self.low[i].item(), self.high[i].item(), self.confidence)
         return Estimates(self.value[i], self.low[i], self.high[i], self.confidence)
 

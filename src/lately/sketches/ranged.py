@@ -101,14 +101,30 @@ class Extract:
 
 def extract(sketch: Any, last: Duration | None = None) -> Extract:
     """What a sketch knows of the last so long: to be added to what other sites know, and asked with ``answering``."""
-    ages = sketch._range(last, None)
-    total = sketch._total_in_range(ages)
+    return _since(sketch, sketch._range(last, None)[0])
+
+
+def extract_at(sketch: Any, last: Duration | None, now: int) -> Extract:
+    """The same of the last so long before the tick ``now``, which may be later than the sketch's own newest arrival.
+
+    >>> silent = EcmSketch(window=100, eps=0.1, delta=0.1)
+    >>> silent.update(["a", "a"], [10, 30])
+    >>> [int(extract_at(silent, 50, now).total.value[0]) for now in (30, 70, 1000)]
+    [2, 1, 0]
+    """
+    age = sketch._range(last, None)[0]
+    # Of one that has been silent for longer than the range nothing is so new.
+    return _since(sketch, age if sketch._now is None else age - (now - sketch._now))
+
+
+def _since(sketch: Any, age: int) -> Extract:
+    total = sketch._total_in_range((age, None))
     if isinstance(sketch, WindowedTree):
-        return _of_tree(sketch, ages[0], total)
+        return _of_tree(sketch, age, total)
     if not isinstance(sketch, EcmSketch | TopK):
         raise QueryError(f"a {type(sketch).__name__} has no extract; merge such sketches with lt.merge([...])")
-    found = sketch._candidates(ages) if isinstance(sketch, TopK) else None
-    return Extract(_built(sketch), sketch._cells_in_range(None, ages), total, np.empty(0), found)
+    found = sketch._candidates((age, None)) if isinstance(sketch, TopK) else None
+    return Extract(_built(sketch), sketch._cells_in_range(None, (age, None)), total, np.empty(0), found)
 
 
 def nothing_of(sketch: Any) -> Extract:

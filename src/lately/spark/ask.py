@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from lately.config import Counts, Exact, Quantiles, Ranges, Top
@@ -20,7 +19,7 @@ from lately.core.durations import Window
 from lately.core.errors import RangeError
 from lately.core.times import instant_of
 from lately.counters.windowed import merge
-from lately.sketches.ranged import Extract, answering, extract
+from lately.sketches.ranged import Extract, answering, extract_at
 from lately.spark.program import Ask, Kept, KeptWindows, Program
 from lately.spark.sites import load_all
 from lately.spark.versions import Places, Versions
@@ -74,8 +73,7 @@ def share(program: Program, now: int, sites: Iterable[tuple[str, dict[str, Any]]
                     partials[thing.name] = told if thing.name not in partials else partials[thing.name] | told
                 continue
             for last in dict.fromkeys(ask.query.last for ask in mine if ask.query.by == "all"):
-                assert isinstance(thing, Kept)
-                known = _known(thing, sketches[thing.name], last, now, program.window)
+                known = extract_at(sketches[thing.name], last, now)
                 extracts[thing.name, last] = known if (thing.name, last) not in extracts else extracts[thing.name, last] + known
         rows += _site_rows(program, now, site, sketches)
     return {
@@ -90,28 +88,9 @@ def _site_rows(program: Program, now: int, site: str, sketches: dict[str, Any]) 
     rows = []
     for ask in program.asks:
         if ask.query.by == "site" and not isinstance(ask.query, Exact):
-            asked = [(thing, sketches[thing.name]) for name in ask.of for thing in program.kept if thing.name == name]
-            known = [
-                answering(sketch, _known(thing, sketch, ask.query.last, now, program.window))
-                for thing, sketch in asked
-                if isinstance(thing, Kept)
-            ]
-            rows += answer_rows(ask, known, site)
+            asked = [sketches[name] for name in ask.of]
+            rows += answer_rows(ask, [answering(sketch, extract_at(sketch, ask.query.last, now)) for sketch in asked], site)
     return rows
-
-
-def _known(thing: Kept, sketch: Any, last: Any, now: int, window: Window) -> Extract:
-    """What a sketch knows of the last so long before ``now``, which may be later than its own newest row."""
-    if sketch._now is None:
-        return extract(sketch)
-    length = window.ticks if last is None else window.length(last)
-    rest = length - (now - sketch._now)
-    # One that has been silent for longer than the range is as good as empty.
-    return extract(sketch, _duration(rest, window)) if rest >= 0 else extract(thing.empty())
-
-
-def _duration(ticks: int, window: Window) -> Any:
-    return np.timedelta64(ticks * window.unit, "ns") if window.kind == "time" else ticks * window.unit
 
 
 def _at(windows: Any, now: int, window: Window) -> Any:

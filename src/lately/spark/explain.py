@@ -259,6 +259,7 @@ def _goes(config: Config) -> dict[str, Any]:
         "answers": config.store.path,
         "tables": [name for name in tables() if name != "sketches" or kept != "never"],
         "sketches": often,
+        "keep": config.store.keep,
         "state": None if batch else config.run.checkpoint,
         "says": "no state is kept: running it again starts over"
         if batch

@@ -19,7 +19,6 @@ from lately.core.columns import Ints
 from lately.core.errors import LatelyError
 from lately.core.keys import HashedKeys, Hashes, IntegerKeys, Keys, all_hashes, key_column
 from lately.core.times import instant_of, ticks_of
-from lately.monitor import messages as m
 from lately.spark.ask import as_text, share
 from lately.spark.bundles import site_name, unbundled
 from lately.spark.partials import grouped, together
@@ -198,6 +197,7 @@ class _Task:
         if not mine.size:
             return
         self._done.counted += int(mine.size)
+        self._done.everything += int(mine.size) * columns.row_bytes
         newest = int(columns.ticks[mine[-1]])
         self._done.clocks[site] = max(newest, self._done.clocks.get(site, newest if clock is None else clock))
         for thing in self._program.kept:
@@ -214,10 +214,7 @@ class _Task:
                 {name: column.take(pa.array(rows)) for name, column in columns.extras.items()} or {"time": times}, times
             )
         elif isinstance(thing, KeptMonitor):
-            keys = columns.keys_at(rows)
-            self._send(thing.name, sketch.update(keys, times, counts, stream))
-            ones = np.ones(rows.size, np.int64) if counts is None else counts
-            self._done.everything += m.Events(0, 0, 0, keys.hashes, columns.ticks[rows], ones).nbytes
+            self._send(thing.name, sketch.update(columns.keys_at(rows), times, counts, stream))
         elif thing.recipe.road == "number":
             assert columns.values is not None
             sketch.update(columns.values[rows], times, counts)
@@ -286,6 +283,12 @@ class _Columns:
         else:
             self._column = key_column(rows["key"])
             self._hashes = all_hashes(self._column)
+
+    @property
+    def row_bytes(self) -> int:
+        """What a row would take to be sent: a hash, a step of time, and the numbers that are asked for."""
+        numbers = (self.counts is not None) + (self.values is not None) + len(self.extras)
+        return 8 + 1 + 8 * numbers
 
     def in_order(self, rows: Ints) -> Ints:
         """Rows by time, and those of one time by what they hold: shuffles hand them over in any order."""

@@ -10,7 +10,7 @@ again gives the same version and the same files; once its version is there, it i
 
 import json
 import time as clock
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -36,8 +36,12 @@ from lately.spark.rows import ARRIVED, Judge
 from lately.spark.session import session
 from lately.spark.versions import Version, Versions, with_places
 from lately.store import Store
+from lately.store.upkeep import is_due, tidy
 
 Told = Callable[["Done"], None]
+
+#: Sketches of sites are stored in files of about this size, or a file for each site that has more.
+_FILE_BYTES = 32 * 2**20
 
 
 @dataclass(frozen=True)
@@ -112,7 +116,7 @@ class Pipeline:
             self.versions.prepare()
             self.store.claim(f"batch {config.name}")
             rows = self._source(spark.read).withColumn(ARRIVED, F.current_timestamp())
-            self._judge = Judge(rows, self.program)
+            self._judge = self._described(rows)
             self._process(rows, 0, "batch")
             self.versions.clear()
         else:
@@ -140,10 +144,16 @@ class Pipeline:
             raise InputError(f"cannot read the source ({source.format}, {source.path or source.options}): {first}") from error
         return rows
 
+    def _described(self, rows: DataFrame) -> Judge:
+        """Who judges the rows of this source; the store is told what its tables will be about."""
+        judge = Judge(rows, self.program)
+        self.store.describe(self.program.about(judge.keys))
+        return judge
+
     def _stream(self, spark: SparkSession) -> None:
         config = self.config
         rows = self._source(spark.readStream).withColumn(ARRIVED, F.current_timestamp())
-        self._judge = Judge(rows, self.program)  # what is wrong is told before anything starts
+        self._judge = self._described(rows)  # what is wrong is told before anything starts
         trigger = (
             {"availableNow": True} if config.source.mode == "available-now" else {"processingTime": config.run.processing_time}
         )
@@ -204,8 +214,11 @@ class Pipeline:
 
     def _process(self, rows: DataFrame, number: int, stream: str) -> None:
         began, at = clock.perf_counter(), datetime.now(UTC)
-        if number in self.versions.batches():
-            return  # all of it was done; Spark had not noted that yet
+        done = self.versions.batches()
+        if number in done:  # all of it, but for the upkeep perhaps; Spark had not noted that yet
+            was = self.versions.read(number - 1).now if number - 1 in done else None
+            self._upkeep(was, self.versions.read(number))
+            return
         before = Version(-1, stream, {}) if number == 0 else self.versions.read(number - 1)
         if number == 0 and self.config.source.mode != "batch":
             self.store.claim(f"stream {stream}")
@@ -239,8 +252,14 @@ class Pipeline:
         self.versions.tidy()
         self._count += 1
         if self._told is not None:
-            done = {name: run[name] for name in ("batch", "time", *counts, "sites", "state_bytes")}
-            self._told(Done(**done, seconds=clock.perf_counter() - began, answers=answers, alerts=alerts))
+            told = {name: run[name] for name in ("batch", "time", *counts, "sites", "state_bytes")}
+            self._told(Done(**told, seconds=clock.perf_counter() - began, answers=answers, alerts=alerts))
+        self._upkeep(before.now, after)
+
+    def _upkeep(self, was: int | None, version: Version) -> None:
+        """Keep the store from growing for ever, now and then."""
+        if is_due(version.batch, was, version.now, self.program.keep):
+            tidy(self.store, self.config.store.keep, version.batch)
 
     def _grow(self, rows: DataFrame, number: int, before: Version) -> list[Grown]:
         program = self.program
@@ -322,10 +341,12 @@ class Pipeline:
         if not due:
             return version
         kept = {thing.name: thing.recipe.kind for thing in self.program.kept if isinstance(thing, Kept)}
-        schema = self.store.schema("sketches")
-        for index, (site, places) in enumerate(sorted(version.places.items())):
-            wanted = {name: place for name, place in places.items() if name in kept}
-            blobs = self.versions.blobs(wanted.values())
+        wanted = {
+            site: {name: place for name, place in places.items() if name in kept}
+            for site, places in sorted(version.places.items())
+        }
+        for part, sites in enumerate(_together({site: sum(at[2] for at in its.values()) for site, its in wanted.items()})):
+            blobs = self.versions.blobs(place for site in sites for place in wanted[site].values())
             rows = [
                 {
                     "version": version.batch,
@@ -335,7 +356,26 @@ class Pipeline:
                     "kind": kept[name],
                     "blob": blobs[place],
                 }
-                for name, place in wanted.items()
+                for site in sites
+                for name, place in wanted[site].items()
             ]
-            self.store.put("sketches", version.batch, pa.Table.from_pylist(rows, schema), f"{index:05d}")
+            self.store.put("sketches", version.batch, rows, f"{part:05d}")
         return Version(**{name: getattr(version, name) for name in version.__dataclass_fields__} | {"stored": version.now})
+
+
+def _together(sizes: dict[str, int], most: int = _FILE_BYTES) -> Iterator[list[str]]:
+    """Sites in groups of at most so many bytes together, where that can be.
+
+    >>> list(_together({"lima": 4, "oslo": 3, "pune": 9, "rome": 1, "york": 2}, most=8))
+    [['lima', 'oslo'], ['pune'], ['rome', 'york']]
+    """
+    group: list[str] = []
+    total = 0
+    for site, size in sizes.items():
+        if group and total + size > most:
+            yield group
+            group, total = [], 0
+        group.append(site)
+        total += size
+    if group:
+        yield group

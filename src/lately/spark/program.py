@@ -8,6 +8,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
+from lately import __version__
 from lately.config import Config, Counts, Exact, Join, Quantiles, Query, Ranges, SelfJoin, Top, Watch
 from lately.core.durations import Window
 from lately.core.errors import ParameterError
@@ -165,6 +166,38 @@ class Program:
         given = self.config.window.lateness
         return 0 if given is None else self.window.length(given)
 
+    @property
+    def keep(self) -> int | None:
+        """How long the store keeps what it has, in ticks; None for ever."""
+        given = self.config.store.keep
+        return None if given is None else self.window.length(given)
+
+    # -- what readers of the store have to know --------------------------------------------------------------------------------
+
+    def about(self, keys: str) -> dict[str, Any]:
+        """What the tables of the store are about; ``keys`` says what keys are: text, integer or binary."""
+        config = self.config
+        stored = {thing.name: thing for thing in self.kept if isinstance(thing, Kept)}
+        return {
+            "lately": __version__,
+            "name": config.name,
+            "moment": "timestamp" if self.window.kind == "time" else "integer",
+            "keys": keys,
+            "window": config.window.model_dump(include={"length", "tick", "lateness"}),
+            "guarantee": config.guarantee.model_dump(),
+            "queries": [
+                ask.query.model_dump() | {"sketches": [name for name in ask.of if name in stored]} for ask in self.asks
+            ],
+            "monitors": [watch.model_dump() for watch in config.monitors],
+            "sketches": {
+                name: {"kind": thing.recipe.kind, "where": _where(thing, self.filters), "query": None}
+                | dict(thing.recipe.options)
+                for name, thing in stored.items()
+            },
+            "keep": config.store.keep,
+            "stored": config.store.sketches,
+        }
+
     # -- what an earlier run has left ------------------------------------------------------------------------------------------
 
     def described(self) -> dict[str, Any]:
@@ -235,6 +268,10 @@ def _called(kind: str, options: dict[str, Any], where: str | None) -> str:
     """A sketch's name: what it is."""
     said = " ".join(f"{name}={json.dumps(value)}" for name, value in sorted(options.items()) if value is not None)
     return " ".join(part for part in (kind, said, f"where {where}" if where else "") if part)
+
+
+def _where(thing: Kept, filters: tuple[str, ...]) -> str | None:
+    return None if thing.bit is None else filters[thing.bit]
 
 
 def _asked(query: Exact) -> dict[str, Any]:

@@ -39,6 +39,9 @@ class Judge:
 
     def __init__(self, df: DataFrame, program: Program) -> None:
         kinds = types_of(df, program)
+        #: What keys are, to those who ask for one later.
+        kind = kinds["key"]
+        self.keys = "integer" if isinstance(kind, T.IntegralType) else "binary" if isinstance(kind, T.BinaryType) else "text"
         #: Whether keys cross as hashes: text does, unless somebody wants to see it again.
         self.hashed = not isinstance(kinds["key"], T.IntegralType) and not program.names_keys
         columns = program.config.columns

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from lately.core.words import size
 from lately.spark.pipeline import Done
+from lately.store.upkeep import VERSIONS
 
 #: Batches and alerts that are remembered; a stream may run for years.
 _REMEMBERED = 1000
@@ -160,6 +161,12 @@ def check_tables(said: dict[str, Any]) -> list[RenderableType]:
         ("window", f"{window['length']}, in steps of {window['tick']}"),
         ("lateness", window["says"]),
         ("answers", f"{goes['answers']}: {', '.join(goes['tables'])}; sketches are {goes['sketches']}"),
+        (
+            "kept",
+            f"for ever; of sketches the last {VERSIONS} versions"
+            if goes["keep"] is None
+            else f"for {goes['keep']} of the stream's time",
+        ),
         ("state", state),
         ("Spark", goes["master"] or "where it is set up to run, else this machine"),
     ):

@@ -1,0 +1,6 @@
+"""``python -m lately.cli`` is the ``lately`` command."""
+
+from lately.cli import main
+
+if __name__ == "__main__":
+    main()

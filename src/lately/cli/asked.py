@@ -1,0 +1,105 @@
+"""What of a stream is asked about, and who answers: a store on this machine, or a service at a URL. Both say the same.
+
+An answer is the document that the HTTP API gives, so that ``--json`` prints one thing, whoever was asked.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import typer
+
+from lately.cli.shown import one_line_errors
+from lately.core.errors import FormatError, InputError
+
+Document = dict[str, Any]
+
+#: Where a store is looked for when nobody says where it is; pipeline files often put it there.
+DEFAULT_STORE = "store"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A range of time, some of the sites, and perhaps whose sketch is asked.
+
+    >>> Asked("10m", None, None, ("lima", "paris")).words()
+    'in the last 10m at lima, paris'
+    >>> Asked().words(), Asked(start="2h", end="1h").words()
+    ('in the whole window at all sites', 'from 2h ago to 1h ago at all sites')
+    """
+
+    last: str | None = None
+    start: str | None = None
+    end: str | None = None
+    sites: tuple[str, ...] = ()
+    of: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.last is not None and (self.start is not None or self.end is not None):
+            raise typer.BadParameter("--last says the whole range; leave --from and --to out, or --last")
+        if self.end is not None and self.start is None:
+            raise typer.BadParameter(f"--to {self.end} needs a --from as well, such as --from 2h --to 1h")
+
+    def words(self) -> str:
+        """The question's range and sites as people say them."""
+        where = f"at {', '.join(self.sites)}" if self.sites else "at all sites"
+        where += "" if self.of is None else f" (of {self.of})"
+        if self.start is not None:
+            return f"from {_moment(self.start)} to {'now' if self.end is None else _moment(self.end)} {where}"
+        return f"in the whole window {where}" if self.last is None else f"in the last {self.last} {where}"
+
+
+def _moment(text: str) -> str:
+    return text if text[:4].isdigit() and "-" in text else f"{text} ago"
+
+
+class Source(Protocol):
+    """Who answers; ``lately.cli.local`` and ``lately.cli.remote`` do."""
+
+    def counts(self, keys: list[str], asked: Asked) -> Document: ...
+    def top(self, k: int, each: bool, asked: Asked) -> Document: ...
+    def quantiles(self, qs: list[float], asked: Asked) -> Document: ...
+    def count_range(self, lo: int, hi: int, asked: Asked) -> Document: ...
+    def self_join(self, asked: Asked) -> Document: ...
+    def inner_product(self, left: str, right: str, asked: Asked) -> Document: ...
+    def total(self, asked: Asked) -> Document: ...
+    def answers(self, query: str | None) -> Document: ...
+    def history(self, query: str, item: str | None, site: str | None, limit: int) -> Document: ...
+    def alerts(self, limit: int) -> Document: ...
+    def runs(self, limit: int) -> Document: ...
+    def sites(self) -> Document: ...
+
+
+def source(store: str | None, url: str | None) -> Source:
+    """Who answers: the service at a URL, or the store that was named, in LATELY_STORE, or in the folder ``store``."""
+    if store is not None and url is not None:
+        raise typer.BadParameter("--store reads files and --url asks a service; give one of them")
+    if url is not None:
+        from lately.cli.remote import Remote
+
+        return Remote(url, os.environ.get("LATELY_TOKEN"))
+    from lately.cli.local import Local
+
+    path = store or os.environ.get("LATELY_STORE")
+    if not path and not os.path.isdir(DEFAULT_STORE):
+        raise InputError(
+            f"there is no store in the folder {DEFAULT_STORE!r} here; say where it is with --store PATH or LATELY_STORE, "
+            "or where its service is with --url URL"
+        )
+    return Local(path or DEFAULT_STORE)
+
+
+@contextmanager
+def store_errors() -> Iterator[None]:
+    """One line for what is refused, and for files of a store that are damaged."""
+    with one_line_errors():
+        try:
+            yield
+        except Exception as error:
+            import pyarrow as pa  # whoever asks a service does without it
+
+            if isinstance(error, pa.ArrowException):
+                raise FormatError(f"a file of the store cannot be read ({error}); run lately store check on it") from error
+            raise

@@ -1,0 +1,111 @@
+"""``lately demo``: a live stream, a local Spark, a dashboard."""
+
+import logging
+import sys
+import webbrowser
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.live import Live
+from rich.text import Text
+
+import lately as lt
+from lately.cli import shown
+from lately.cli.run import _screen
+from lately.cli.shown import Json, one_line_errors, print_json
+
+#: How long it lasts where nobody watches and nobody says.
+_HEADLESS_SECONDS = 60
+
+
+def demo(
+    headless: Annotated[
+        bool,
+        typer.Option("--headless", help="For scripts: opens no browser, lasts a minute, exit code 1 if a promise is broken."),
+    ] = False,
+    seconds: Annotated[
+        int | None, typer.Option(metavar="SECONDS", help="End after so long; else with Ctrl-C.", show_default=False)
+    ] = None,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            metavar="PORT", min=0, max=65_535, help="Of the dashboard; else 8765, or any that is free.", show_default=False
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(metavar="NUMBER", min=0, help="Another one makes other traffic.")] = 1,
+    open_browser: Annotated[bool, typer.Option("--open/--no-open", help="Open the dashboard in the browser.")] = True,
+    keep: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Keep the store in this new folder; else it is removed.", show_default=False),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Made-up web traffic at eight sites, live: through a local Spark into sketches, onto a dashboard. Nothing to configure.
+
+    A crowd comes for one page, then all logins are attacked: watch the alarm. In the end answers are held against the truth.
+    """
+    if headless and seconds is None:
+        seconds = _HEADLESS_SECONDS
+    with one_line_errors():
+        show, stage = _parts()
+        try:
+            with stage.Demo(seconds=seconds, seed=seed, port=port, keep=keep) as on:
+                stopped = _shown(on, show, open_browser and not headless, as_json)
+                with nullcontext() if as_json else shown.err.status("holding the answers against the truth"):
+                    summed = on.record.summary(on.pipeline.store)
+                found = summed | {"stopped": stopped is not None, "folder": str(on.folder)}
+        except KeyboardInterrupt:
+            print(f"lately: stopped; {'nothing is kept' if keep is None else f'what there is is in {keep}'}", file=sys.stderr)
+            raise typer.Exit(130) from None
+    if as_json:
+        print_json(found)
+    else:
+        shown.out.print(show.summary(found))
+        where = f"The store is {on.folder}/store: lately serve {on.folder}/store" if on.kept else "The store was removed"
+        shown.out.print(Text(f"{where}." if on.kept else f"{where}; --keep DIR keeps it."), soft_wrap=True)
+    if stopped is not None and seconds is not None:
+        raise typer.Exit(128 + stopped)
+    if stopped is None and not found["ok"]:
+        raise typer.Exit(1)
+
+
+def _parts() -> tuple[Any, Any]:
+    """What shows a demo and what runs it; both need Spark and a web server, which not everybody has."""
+    try:
+        from lately.demo import show, stage
+    except (ImportError, lt.LatelyError) as error:
+        reason = error if isinstance(error, ImportError) else error.__cause__ or error
+        raise lt.LatelyError(
+            f"the demo needs Spark and a web server ({reason}); run pip install 'lately[spark,serve]'"
+        ) from error
+    return show, stage
+
+
+def _shown(on: Any, show: Any, opens: bool, as_json: bool) -> int | None:
+    """Run it and show what there is to see; returns the signal that stopped it."""
+    from lately.core.jit import is_cold
+
+    screen = _screen()
+    live = screen.is_terminal and not as_json
+
+    def ready(url: str) -> None:
+        if opens:
+            webbrowser.open(url)
+        if not live:
+            print(f"lately: the dashboard is at {url}", file=sys.stderr)
+
+    def told(done: Any) -> None:
+        if not live and not as_json:
+            screen.print(Text(show.line(on)), soft_wrap=True)
+
+    does = "starting Spark"
+    if is_cold():
+        logging.getLogger("lately").setLevel(logging.ERROR)  # the line below says the same
+        does += ", and compiling kernels for this machine: a minute, once"
+    with screen.status(does) if live else nullcontext():
+        on.prepare()
+    with Live(show.View(on), console=screen, transient=True, refresh_per_second=2) if live else nullcontext():
+        found: int | None = on.run(ready, told)
+    return found

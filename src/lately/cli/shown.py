@@ -1,0 +1,36 @@
+"""What the commands share: the two consoles, ``--json``, and errors in one line."""
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+import lately as lt
+
+out = Console()
+err = Console(stderr=True)
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead.")]
+
+
+@contextmanager
+def one_line_errors(between: str = " ") -> Iterator[None]:
+    """What lately refuses, and files that cannot be read, end in one line on stderr and exit code 1."""
+    try:
+        yield
+    except lt.LatelyError as error:
+        message = str(error)
+    except OSError as error:
+        message = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+    else:
+        return
+    print("lately:", between.join(message.splitlines()), file=sys.stderr)
+    raise typer.Exit(1)
+
+
+def print_json(data: Any) -> None:
+    print(json.dumps(data, indent=2))

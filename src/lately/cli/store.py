@@ -1,0 +1,139 @@
+"""``lately store``: what a store holds, whether it is sound, and how it is kept small."""
+
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from lately.cli import shown, tables
+from lately.cli.asked import store_errors
+from lately.cli.shown import Json, print_json
+from lately.core.words import size
+
+app = typer.Typer(help="Look after a store: what it holds, whether it is sound, how large it grows.", no_args_is_help=True)
+
+Path = Annotated[str, typer.Argument(metavar="STORE", help="The [store] path of a pipeline file.")]
+
+
+@app.command()
+def show(store: Path, as_json: Json = False) -> None:
+    """What a store holds: the pipeline, its queries, its sites, and the files of each table."""
+    with store_errors():
+        said = _facts(store)
+    if as_json:
+        print_json(said)
+        return
+    about = said["about"]
+    facts = Table(title=tables.plain(f"{about.get('name')}: {said['store']}"), title_justify="left", show_header=False)
+    window = about.get("window") or {}
+    versions = said["versions"]
+    kept = f"{versions['count']:,}, newest {tables.when(versions['newest'])}" if versions["count"] else "none are stored"
+    sites = said["sites"]
+    for name, text in (
+        (
+            "newest batch",
+            "none has finished" if said["batch"] is None else f"{said['batch']:,}, up to {tables.when(said['now'])}",
+        ),
+        ("window", window.get("length") or "–"),
+        ("queries", ", ".join(one["name"] for one in about.get("queries", ())) or "–"),
+        ("monitors", ", ".join(one["name"] for one in about.get("monitors", ())) or "–"),
+        ("sites", f"{len(sites):,}: {_some(sites)}" if sites else "–"),
+        ("versions of sketches", kept),
+        ("keeps", about.get("keep") or "everything"),
+    ):
+        facts.add_row(name, tables.plain(text))
+    held = Table("table", title="tables", title_justify="left")
+    for name in ("files", "size", "first batch", "last batch"):
+        held.add_column(name, justify="right")
+    for name, one in said["tables"].items():
+        ends = ("–" if one[end] is None else f"{one[end]:,}" for end in ("first", "last"))
+        held.add_row(name, f"{one['files']:,}", size(one["bytes"]), *ends)
+    shown.out.print(facts, held)
+
+
+def _facts(path: str) -> dict[str, Any]:
+    from lately.cli.local import moment
+    from lately.store import Store
+    from lately.store.view import View
+
+    view, store = View(path), Store.open(path)
+    versions = view.versions()
+    held = {}
+    for table in _tables():
+        files = store.files(table)
+        ends = {"first": files[0].first, "last": max(one.last for one in files)} if files else {"first": None, "last": None}
+        held[table] = {"files": len(files), "bytes": sum(one.size for one in files), **ends}
+    return {
+        "store": path, "about": view.about, "batch": view.batch, "now": moment(view.now), "sites": view.sites(),
+        "versions": {"count": len(versions), "newest": moment(versions[-1][1]) if versions else None}, "tables": held,
+    }  # fmt: skip
+
+
+def _tables() -> list[str]:
+    from lately.store import tables
+
+    return list(tables())
+
+
+def _some(names: list[str], most: int = 12) -> str:
+    return ", ".join(name or "–" for name in names[:most]) + (", …" if len(names) > most else "")
+
+
+@app.command()
+def check(store: Path, as_json: Json = False) -> None:
+    """Read every file and decode every sketch; exits with 1 if something is not as it should be."""
+    from lately.store.check import check as look
+
+    with store_errors(), shown.err.status(f"reading {store}"):
+        found = look(store)
+    if as_json:
+        print_json({"store": store, "sound": not found.findings} | asdict(found))
+    else:
+        table = Table("table", title=tables.plain(f"what was read of {store}"), title_justify="left")
+        for name in ("files", "rows", "sketches"):
+            table.add_column(name, justify="right")
+        for name, one in found.tables.items():
+            table.add_row(name, f"{one.files:,}", f"{one.rows:,}", f"{one.blobs:,}")
+        shown.out.print(table)
+        for finding in found.findings:
+            shown.out.print(
+                Text("wrong: ", style="bold red") + tables.plain(f"{finding.file}: {finding.wrong}"), soft_wrap=True
+            )
+        if not found.findings:
+            shown.out.print(Text("Everything is as it was written.", style="green"))
+    if found.findings:
+        raise typer.Exit(1)
+
+
+@app.command()
+def tidy(
+    store: Path,
+    keep: Annotated[
+        str | None, typer.Option(metavar="LENGTH", help="Remove what is older, such as 7d; else as the pipeline file says.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Remove what is old and put small files together, as a running pipeline does now and then. Nothing else is lost."""
+    from lately.store import Store, upkeep
+
+    with store_errors(), shown.err.status(f"tidying {store}"):
+        opened = Store.open(store)
+        about = opened.about() or {}
+        done = upkeep.tidy(opened, _keep(keep, about))
+    if as_json:
+        print_json({"store": store} | asdict(done))
+        return
+    print(f"{done.merged:,} small files became {done.into:,}; {done.expired:,} old ones are gone.")
+    for name in done.unreadable:
+        shown.out.print(
+            tables.plain(f"{name} cannot be read and was left alone; run lately store check {store}"), soft_wrap=True
+        )
+
+
+def _keep(given: str | None, about: dict[str, Any]) -> str | int | None:
+    """How long rows are kept: an integer where times are."""
+    if given is None:
+        return about.get("keep")
+    return int(given) if about.get("moment") == "integer" and given.isdecimal() else given

@@ -1,0 +1,71 @@
+"""The files of a table: what their names say, and which of them a reader must take.
+
+    000000000042.parquet                    batch 42
+    000000000042-0003.parquet               what a task of it, or a site, has
+    000000000000..000000000063.parquet      all that batches 0 to 63 have
+
+A file of many batches has everything that the files within its range have, which are about to go: it outranks them.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+_NAME = re.compile(r"(\d{12,18})(?:\.\.(\d{12,18})|-[^/]+)?\.parquet")
+
+
+@dataclass(frozen=True, order=True)
+class File:
+    """A file of a table, and the batches that it is about, both ends included."""
+
+    first: int
+    last: int
+    name: str
+    path: str
+    size: int
+    #: When it was written, in nanoseconds by the clock of its filesystem, where that is known.
+    written: int | None = None
+
+    @property
+    def is_range(self) -> bool:
+        return self.first < self.last
+
+
+def name_of(first: int, last: int | None = None, part: str = "") -> str:
+    """What a file is called.
+
+    >>> name_of(42), name_of(42, part="0003"), name_of(0, 63)
+    ('000000000042.parquet', '000000000042-0003.parquet', '000000000000..000000000063.parquet')
+    """
+    more = f"..{last:012d}" if last is not None else f"-{part}" if part else ""
+    return f"{first:012d}{more}.parquet"
+
+
+def batches_of(name: str) -> tuple[int, int] | None:
+    """The first and the last batch that a file is about; None for a file that is not of a table.
+
+    >>> batches_of("000000000000..000000000063.parquet"), batches_of("notes.parquet")
+    ((0, 63), None)
+    """
+    found = _NAME.fullmatch(name)
+    if found is None:
+        return None
+    first = int(found[1])
+    last = first if found[2] is None else int(found[2])
+    return (first, last) if first <= last else None
+
+
+def outranking(files: Iterable[File]) -> list[File]:
+    """The files without those that another one stands for, in the order of their batches.
+
+    Ranges lie within each other or beside each other, as they are cut at multiples of their length.
+    """
+    kept: list[File] = []
+    end = -1
+    for one in sorted(files, key=lambda one: (one.first, -one.last, one.name)):
+        if one.last <= end:
+            continue
+        kept.append(one)
+        if one.is_range:
+            end = one.last
+    return kept

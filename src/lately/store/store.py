@@ -1,0 +1,244 @@
+"""Where a pipeline leaves what it found: one directory with a folder of Parquet files for each table.
+
+    store/about.json                        what the pipeline keeps and asks, for those who read the tables
+    store/owner                             which run the tables belong to
+    store/answers/000000000042.parquet      what batch 42 said; a batch that is run again writes the same file again
+    store/late/000000000042-0003.parquet    what a task of it could not count
+
+A file appears whole or not at all, so that anything that reads Parquet can read a table at any time.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import fs
+
+from lately.core.errors import FormatError, InputError
+from lately.core.paths import filesystem_of, write_whole
+from lately.store import sealed
+from lately.store.files import File, batches_of, name_of, outranking
+from lately.store.tables import MOMENTS, STAMP, tables
+
+#: The format of stores that this version of lately writes, and the newest that it reads.
+FORMAT = 1
+#: How often a table is listed anew because a file of it has gone, before that is an error.
+_TRIES = 20
+
+
+class Store:
+    """The tables of one directory, on any filesystem that pyarrow or fsspec knows.
+
+    >>> from tempfile import mkdtemp
+    >>> store = Store(mkdtemp())
+    >>> store.put("answers", 7, [{"batch": 7, "query": "hot", "item": "/cart", "value": 12.0}])
+    >>> store.put("answers", 7, [{"batch": 7, "query": "hot", "item": "/cart", "value": 12.0}])    # again, after a crash
+    >>> store.read("answers").select(["batch", "query", "item", "value"]).to_pylist()
+    [{'batch': 7, 'query': 'hot', 'item': '/cart', 'value': 12.0}]
+    """
+
+    def __init__(self, path: str, moment: pa.DataType = STAMP) -> None:
+        self.path = path
+        self._schemas = tables(moment)
+        self._fs, self._root = filesystem_of(path)
+
+    @classmethod
+    def open(cls, path: str) -> "Store":
+        """A store that is there already, with the type of time that its stream has."""
+        store = cls(path)
+        about = store.about()
+        if about is None:
+            if store._fs.get_file_info(store._root).type != fs.FileType.Directory:
+                raise InputError(f"there is no store at {path!r}; give the [store] path of a pipeline that has run")
+            raise InputError(
+                f"{path!r} has no about.json, which says what a store holds; run its pipeline once more, or give "
+                "the [store] path of a pipeline that has run"
+            )
+        return cls(path, MOMENTS[about["moment"]])
+
+    # -- what it is about ----------------------------------------------------------------------------------------------
+
+    def prepare(self) -> None:
+        """Make the folders, or say why that cannot be."""
+        self._refuse_newer()
+        try:
+            for table in self._schemas:
+                self._fs.create_dir(f"{self._root}/{table}", recursive=True)
+            write_whole(self._fs, f"{self._root}/.writable", b"")
+            self._fs.delete_file(f"{self._root}/.writable")
+        except OSError as error:
+            raise InputError(
+                f"cannot write to the store {self.path!r}: {error}; give a [store] path that can be written to"
+            ) from error
+
+    def describe(self, about: dict[str, Any]) -> None:
+        """Say what the tables are about, to those who read them; what was said before is replaced."""
+        self._refuse_newer()
+        content = {"format": FORMAT} | about
+        write_whole(self._fs, f"{self._root}/about.json", (json.dumps(content, indent=1) + "\n").encode())
+
+    def about(self) -> dict[str, Any] | None:
+        """What ``describe`` has said; None if nobody has.
+
+        >>> from tempfile import mkdtemp
+        >>> store = Store(mkdtemp())
+        >>> store.describe({"moment": "integer", "name": "shop"})
+        >>> Store.open(store.path).about()
+        {'format': 1, 'moment': 'integer', 'name': 'shop'}
+        """
+        self._refuse_newer()
+        content = self._file("about.json")
+        if content is None:
+            return None
+        try:
+            about = json.loads(content)
+            if about["format"] == FORMAT and about["moment"] in MOMENTS:
+                return dict(about)
+            wrong = f"format {about['format']!r}, moment {about['moment']!r}"
+        except (ValueError, TypeError, KeyError) as error:
+            wrong = str(error) or type(error).__name__
+        raise InputError(f"about.json of the store {self.path!r} is damaged ({wrong}); run its pipeline, which writes it anew")
+
+    def _refuse_newer(self) -> None:
+        """A store of a later version of lately is neither read nor written."""
+        try:
+            known = json.loads(self._file("about.json") or b"{}")["format"]
+        except (ValueError, TypeError, KeyError):
+            return
+        if isinstance(known, int) and known > FORMAT:
+            raise InputError(
+                f"the store {self.path!r} has format {known}, and this version of lately knows formats up to {FORMAT}; "
+                "upgrade lately (pip install -U lately)"
+            )
+
+    def _file(self, name: str) -> bytes | None:
+        try:
+            with self._fs.open_input_stream(f"{self._root}/{name}") as source:
+                return bytes(source.read())
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def owner(self) -> str | None:
+        """Which run the tables belong to; nobody's, if there are none yet."""
+        content = self._file("owner")
+        return None if content is None else content.decode()
+
+    def claim(self, owner: str) -> None:
+        """Make the tables belong to a run; those of another are not touched."""
+        known = self.owner()
+        if known is None:
+            write_whole(self._fs, f"{self._root}/owner", owner.encode())
+        elif known != owner:
+            raise InputError(
+                f"the store {self.path!r} has the tables of another run ({known}, this is {owner}); "
+                "give another [store] path, or remove it if nobody needs it any more"
+            )
+
+    def schema(self, table: str) -> pa.Schema:
+        """The columns of a table."""
+        return self._schemas[table]
+
+    # -- writing -------------------------------------------------------------------------------------------------------
+
+    def put(self, table: str, batch: int, rows: Sequence[dict[str, Any]] | pa.Table, part: str = "") -> None:
+        """Write what a batch, or a task of it, has for a table; nothing is written for no rows."""
+        content = rows if isinstance(rows, pa.Table) else pa.Table.from_pylist(list(rows), self._schemas[table])
+        if content.num_rows:
+            self._write(table, name_of(batch, part=part), content)
+
+    def put_range(self, table: str, first: int, last: int, rows: pa.Table) -> None:
+        """Write all that these batches have for a table; from then on it stands for their own files."""
+        self._write(table, name_of(first, last), rows)
+
+    def _write(self, table: str, name: str, content: pa.Table) -> None:
+        data = sealed.written(content)
+        self._fs.create_dir(f"{self._root}/{table}", recursive=True)
+        write_whole(self._fs, f"{self._root}/{table}/{name}", data)
+
+    @property
+    def replaces(self) -> bool:
+        """Whether a file can be replaced by another one so that there is never none; Hadoop cannot."""
+        return not isinstance(self._fs, fs.HadoopFileSystem)
+
+    def clear(self, batch: int) -> None:
+        """Forget what an interrupted run of this batch, or a later one, has left in any table."""
+        found = [one for table in self._schemas for one in self.all_files(table) if one.last >= batch]
+        for one in found:
+            if one.is_range:
+                raise InputError(
+                    f"batch {batch} is to be run again, but the store {self.path!r} has put batches {one.first} to {one.last} "
+                    "into one file, as they were done for good: the [run] checkpoint is older than the store. Give another "
+                    "[store] path, or restore both from the same moment"
+                )
+        for one in found:
+            self.remove(one)
+
+    def remove(self, file: File) -> None:
+        """Delete a file; one that is gone already is no error."""
+        with suppress(FileNotFoundError):
+            self._fs.delete_file(file.path)
+
+    # -- reading -------------------------------------------------------------------------------------------------------
+
+    def all_files(self, table: str) -> list[File]:
+        """The files of a table, also those that another one stands for."""
+        return self._listed(table, batches_of)
+
+    def unfinished(self, table: str) -> list[File]:
+        """What writers that died, or are still at it, have left of files that are not there yet."""
+        return self._listed(table, lambda name: batches_of(name[1:].rpartition(".")[0]) if name[0] == "." else None)
+
+    def _listed(self, table: str, batches: Callable[[str], tuple[int, int] | None]) -> list[File]:
+        found = self._fs.get_file_info(fs.FileSelector(f"{self._root}/{table}", allow_not_found=True))
+        told = ((one, batches(one.base_name)) for one in found if one.type == fs.FileType.File)
+        return sorted(File(*both, one.base_name, one.path, one.size or 0, one.mtime_ns) for one, both in told if both)
+
+    def files(self, table: str) -> list[File]:
+        """The files of a table that a reader must take, each row of the table in one of them, in the order of batches.
+
+        Any of them may be gone when it is opened, as upkeep has written its rows into another one: list them again then.
+        """
+        found = self.all_files(table)
+        for _ in range(_TRIES):
+            # While a folder is listed, files may be put together: it can show neither all of the old nor the new one.
+            again = self.all_files(table)
+            if {one.name for one in again if one.is_range} <= {one.name for one in found if one.is_range}:
+                break
+            found = again
+        return outranking(found)
+
+    def bytes_of(self, file: File) -> bytes:
+        """The bytes of a file, all at one moment; FileNotFoundError if it is gone."""
+        with self._fs.open_input_stream(file.path) as source:
+            return bytes(source.read())
+
+    def read_file(self, table: str, file: File, columns: Sequence[str] | None = None) -> pa.Table:
+        """The rows of a file, in the columns of its table or some of them.
+
+        FileNotFoundError if it is gone, FormatError if it is damaged.
+        """
+        schema = self._schemas[table]
+        if columns is not None:
+            schema = pa.schema([schema.field(name) for name in columns])
+        content = self.bytes_of(file)
+        try:
+            return sealed.read(content, schema)
+        except FormatError as error:
+            raise FormatError(
+                f"{table}/{file.name} of the store {self.path!r} is damaged: {error}; restore it, or remove it and do without "
+                "(lately store check finds all such files)"
+            ) from error
+
+    def read(self, table: str, columns: Sequence[str] | None = None) -> pa.Table:
+        """A whole table, in the order of its batches."""
+        for left in reversed(range(_TRIES)):
+            try:
+                parts = [self.read_file(table, one, columns) for one in self.files(table)]
+                break
+            except FileNotFoundError:
+                if not left:
+                    raise
+        empty = self._schemas[table].empty_table()
+        return pa.concat_tables([empty if columns is None else empty.select(columns), *parts])

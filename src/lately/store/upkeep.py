@@ -1,0 +1,255 @@
+"""What keeps a store from growing for ever: old batches go, and the small files of many batches become one.
+
+Both are safe to be killed at any moment, and to be done again. A file of many batches is written whole, from then on it stands
+for the files within its range, and only then these are deleted. Files of the newest batches are left as they are, since
+a batch that was interrupted is run again and replaces its own.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lately.core.durations import nanoseconds
+from lately.core.errors import FormatError, ParameterError
+from lately.store.files import File, outranking
+from lately.store.store import Store
+from lately.store.tables import numbered, tables
+
+#: So many of the newest batches keep their own files; Spark runs only the last one again.
+ALONE = 16
+#: So many batches go into one file, and so many of such files into a larger one.
+BLOCK = 64
+#: What is too large for one file is tried in blocks of this size.
+_SMALL_BLOCK = 8
+#: Files are put together up to this size; beyond, fewer files are no faster to read.
+MOST_BYTES = 16 * 2**20
+#: So many versions of the sketches are kept where nobody says how long.
+VERSIONS = 100
+#: Old batches are looked for whenever the stream's time has passed this share of what is kept.
+_SHARE = 16
+#: Unfinished files this much older than the newest batch are nobody's any more, in nanoseconds.
+_HOUR = 3_600 * 10**9
+
+
+@dataclass(frozen=True)
+class Tidied:
+    """What was done: how many files went into how many others, and how many were old."""
+
+    merged: int = 0
+    into: int = 0
+    expired: int = 0
+    #: Files that cannot be read, which stay as they are; ``lately store check`` says what is wrong with them.
+    unreadable: tuple[str, ...] = ()
+
+
+def is_due(batch: int, was: int | None, now: int | None, keep: int | None) -> bool:
+    """Whether there may be something to do after a batch, before which it was ``was``; times and lengths are in ticks.
+
+    It depends on nothing else, so that a stream that was interrupted leaves the same files as one that was not.
+
+    >>> [batch for batch in range(300) if is_due(batch, None, None, None)], is_due(7, 999, 1_000, keep=1_600)
+    ([79, 143, 207, 271], True)
+    """
+    if batch >= BLOCK and batch % BLOCK == ALONE - 1:
+        return True
+    step = None if keep is None else max(1, keep // _SHARE)
+    return step is not None and now is not None and (was is None or now // step != was // step)
+
+
+def tidy(store: Store, keep: str | int | None = None, batch: int | None = None) -> Tidied:
+    """Remove what is older than ``keep``, and put small files of old batches together.
+
+    ``batch`` is the newest one that is done, as far as the caller knows; else it is the newest in ``runs``.
+
+    >>> from tempfile import mkdtemp
+    >>> from lately.store.tables import MOMENTS
+    >>> store = Store(mkdtemp(), MOMENTS["integer"])
+    >>> for batch in range(100):
+    ...     store.put("runs", batch, [{"batch": batch, "time": 10 * batch}])
+    >>> tidy(store, keep=800)
+    Tidied(merged=45, into=1, expired=19, unreadable=())
+    >>> [file.name for file in store.files("runs")][:2]
+    ['000000000000..000000000063.parquet', '000000000064.parquet']
+    """
+    runs = store.files("runs")
+    if not runs:
+        return Tidied()
+    newest = runs[-1].last if batch is None else batch
+    work = _Upkeep(store, newest)
+    work.finish()
+    if keep is not None:
+        work.expire(runs, keep)
+    else:
+        work.thin_sketches()
+    work.compact()
+    work.sweep(runs[-1])
+    return Tidied(work.merged, work.into, work.expired, tuple(dict.fromkeys(work.unreadable)))
+
+
+class _Upkeep:
+    """One pass over all tables."""
+
+    def __init__(self, store: Store, newest: int) -> None:
+        self._store, self._newest = store, newest
+        self.merged = self.into = self.expired = 0
+        self.unreadable: list[str] = []
+
+    def finish(self) -> None:
+        """Delete files that another one stands for: a pass that was interrupted had come so far."""
+        for table in _merged_tables():
+            files = self._store.all_files(table)
+            needed = {one.name for one in outranking(files)}
+            for one in files:
+                if one.name not in needed:
+                    self._store.remove(one)
+
+    # -- what is old ---------------------------------------------------------------------------------------------------
+
+    def expire(self, runs: list[File], keep: str | int) -> None:
+        """Remove what batches have left whose time is older than the newest less ``keep``.
+
+        ``runs`` goes last, from its oldest batch on: it says what is old, also to whoever does this again after a crash.
+        """
+        last = self._last_old(runs, keep)
+        if last is None:
+            return
+        self._remove_versions([one for one in self._versions()[:-1] if one <= last])
+        for table in (*(name for name in _merged_tables() if name != "runs"), "runs"):
+            for one in self._store.all_files(table):
+                if one.last <= last:
+                    self._remove(one)
+                elif one.first <= last:
+                    self._cut(table, one, last)
+
+    def _last_old(self, runs: list[File], keep: str | int) -> int | None:
+        """The newest batch that is old; times never run back from batch to batch."""
+        now = next((time for one in reversed(runs) for time in reversed(self._column(one, "time")) if time is not None), None)
+        limit = None if now is None else _before(now, keep)
+        last = None
+        for one in runs if limit is not None else ():
+            rows = self._read("runs", one, ["batch", "time"])
+            if rows is None:
+                continue
+            is_old = pc.less(rows["time"], pa.scalar(limit, rows["time"].type))
+            old = rows.filter(is_old)
+            if old.num_rows:
+                last = pc.max(old["batch"]).as_py()
+            if old.num_rows + rows["time"].null_count < rows.num_rows:
+                break
+        return last
+
+    def _column(self, file: File, name: str) -> list[Any]:
+        rows = self._read("runs", file, [name])
+        return [] if rows is None else list(rows[name].to_pylist())
+
+    def _cut(self, table: str, file: File, last: int) -> None:
+        """Write a file of many batches again, without those that are old."""
+        rows = self._read(table, file)
+        if rows is None:
+            return
+        young = rows.filter(pc.greater(rows[numbered(table)], last))
+        if not young.num_rows:
+            self._remove(file)
+        elif young.num_rows < rows.num_rows and self._store.replaces:
+            self._store.put_range(table, file.first, file.last, young)
+
+    def thin_sketches(self) -> None:
+        """Remove all versions of the sketches but the newest ones: each is as large as the state."""
+        self._remove_versions(self._versions()[:-VERSIONS])
+
+    def _versions(self) -> list[int]:
+        """The stored versions, oldest first, without one that is still being written."""
+        return sorted({one.first for one in self._store.all_files("sketches") if one.last <= self._newest})
+
+    def _remove_versions(self, versions: Iterable[int]) -> None:
+        gone = set(versions)
+        for one in self._store.all_files("sketches") if gone else ():
+            if one.first in gone:
+                self._remove(one)
+
+    def _remove(self, file: File) -> None:
+        self._store.remove(file)
+        self.expired += 1
+
+    # -- what is small -------------------------------------------------------------------------------------------------
+
+    def compact(self) -> None:
+        """Put files of old batches together; those of sketches are large as they are."""
+        for table in _merged_tables():
+            for first, last, files in blocks(self._store.files(table), self._newest - ALONE):
+                self._merge(table, first, last, files)
+
+    def _merge(self, table: str, first: int, last: int, files: list[File]) -> None:
+        parts = [self._read(table, one) for one in files]
+        if any(part is None for part in parts):
+            return
+        self._store.put_range(table, first, last, pa.concat_tables(parts))
+        for one in files:
+            self._store.remove(one)
+        self.merged += len(files)
+        self.into += 1
+
+    def _read(self, table: str, file: File, columns: list[str] | None = None) -> pa.Table | None:
+        """The rows of a file; None if somebody else has tidied it away, or if it is damaged and so must stay as it is."""
+        try:
+            return self._store.read_file(table, file, columns)
+        except FileNotFoundError:
+            return None
+        except FormatError:
+            self.unreadable.append(f"{table}/{file.name}")
+            return None
+
+    def sweep(self, newest: File) -> None:
+        """Remove what writers that died have left unfinished; it has names that no reader takes."""
+        for table in tables():
+            for one in self._store.unfinished(table):
+                if newest.written is not None and one.written is not None and one.written < newest.written - _HOUR:
+                    self._store.remove(one)
+
+
+def blocks(files: list[File], end: int) -> Iterator[tuple[int, int, list[File]]]:
+    """Which files to put together: first and last batch of a block, and the files in it; none reaches beyond ``end``.
+
+    Blocks are as large as they can be, and begin at multiples of their size, so that those of any two passes lie within
+    each other or beside each other.
+    """
+    size = BLOCK
+    while size * BLOCK <= end + 1:
+        size *= BLOCK
+    yield from _cut_into(files, size, end)
+
+
+def _cut_into(files: list[File], size: int, end: int) -> Iterator[tuple[int, int, list[File]]]:
+    grouped: dict[int, list[File]] = {}
+    for one in files:
+        grouped.setdefault(one.first // size, []).append(one)
+    for number, group in grouped.items():
+        first, last = number * size, (number + 1) * size - 1
+        if len(group) < 2 or group[-1].last > last:
+            continue
+        if last <= end and sum(one.size for one in group) <= MOST_BYTES:
+            yield first, last, group
+        elif size > BLOCK:
+            yield from _cut_into(group, size // BLOCK, end)
+        elif size == BLOCK and last <= end:
+            yield from _cut_into(group, _SMALL_BLOCK, end)
+
+
+def _merged_tables() -> list[str]:
+    return [name for name in tables() if name != "sketches"]
+
+
+def _before(time: datetime | int, keep: str | int) -> datetime | int | None:
+    """The moment before which everything is old; None if there is none such."""
+    if isinstance(time, int):
+        if not isinstance(keep, int):
+            raise ParameterError(f"keep={keep!r}, but the times of this store are whole numbers; give one, such as 3600")
+        return time - keep if time - keep >= -(2**63) else None
+    try:
+        return time - timedelta(microseconds=nanoseconds(keep) // 1000)  # of a whole number it says what to write
+    except OverflowError:
+        return None

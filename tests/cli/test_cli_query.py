@@ -1,0 +1,231 @@
+"""``lately query`` says what the library says of a store, as data and as tables, and refuses in one line."""
+
+import shutil
+
+import pytest
+from cli_cases import assert_refused, assert_wrong_usage, cells_of, data_of, run, without_colours
+from cli_stores import PAGES, QUESTIONS, SITES, run_row, traffic
+
+from lately.cli import local
+from lately.store import Store
+from lately.store.questions import Questions
+from lately.store.view import View
+
+pytestmark = pytest.mark.usefixtures("wide_and_plain")
+
+
+def ask(store, *args):
+    return run("query", *args, "--store", store)
+
+
+def data(store, *args):
+    return data_of(ask(store, *args, "--json"))
+
+
+def exactly(page, since=0, until=1800, sites=SITES):
+    return sum(traffic(site)[0][since:until].count(page) for site in sites)
+
+
+@pytest.fixture
+def questions(shop):
+    return Questions(View(shop))
+
+
+# -- what it says ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("question", QUESTIONS, ids=" ".join)
+def test_every_question_is_answered_as_data_and_as_a_table(question, shop):
+    said = data(shop, *question)
+    assert said
+    result = ask(shop, *question)
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert "\x1b" not in result.stdout
+    rows = said.get("rows", [said])
+    if rows and "sites" not in said:
+        assert len(cells_of(result.stdout)) == len(rows)
+
+
+def test_counts_are_those_of_the_library(shop, questions):
+    said = data(shop, "count", "/cart", "/nowhere", "--last", "10m", "--site", "paris")
+    found = questions.counts(["/cart", "/nowhere"], last="10m", sites=["paris"])
+    assert said == {
+        "rows": [{"key": key, "estimate": local.estimate(one)} for key, one in found],
+        "asof": "2026-01-01T00:29:59Z",
+    }
+    one = said["rows"][0]["estimate"]
+    assert one["low"] <= exactly("/cart", 1199, sites=["paris"]) <= one["high"]
+    assert one["confidence"] == 0.99
+    (told,) = data(shop, "count", "/", "--from", "20m", "--to", "10m")["rows"]
+    assert told["estimate"] == local.estimate(questions.count("/", between=("20m", "10m")))
+
+
+def test_top_keys_come_in_their_order(shop, questions):
+    said = data(shop, "top", "--last", "10m", "-k", 3)
+    assert [(row["key"], row["estimate"]) for row in said["rows"]] == [
+        (key, local.estimate(one)) for key, one in questions.top(3, last="10m")
+    ]
+    assert [row["key"] for row in said["rows"]] == PAGES[:3]
+    each = data(shop, "top", "--each", "-k", 1)["sites"]
+    assert {site: [row["key"] for row in rows] for site, rows in each.items()} == {site: ["/"] for site in SITES}
+
+
+def test_other_questions_are_those_of_the_library(shop, questions):
+    assert [row["estimate"] for row in data(shop, "quantiles", "0.5", "0.9")["rows"]] == [
+        local.estimate(one) for _, one in questions.quantiles([0.5, 0.9])
+    ]
+    assert [row["q"] for row in data(shop, "quantiles")["rows"]] == [0.5, 0.95, 0.99]
+    assert data(shop, "range", 0, 99)["estimate"] == local.estimate(questions.count_range(0, 99))
+    assert data(shop, "self-join")["estimate"] == local.estimate(questions.self_join())
+    assert data(shop, "total", "--site", "lima")["estimate"] == local.estimate(questions.total(sites=["lima"]))
+    product = questions.inner_product("ecm odd", "ecm even")
+    assert data(shop, "inner-product", "both", "both")["estimate"] == local.estimate(product)
+
+
+def test_a_stream_of_integers_is_asked_with_integers(flows):
+    (row,) = data(flows, "count", "7", "--last", "100")["rows"]
+    assert row["key"] == "7"
+    assert row["estimate"]["low"] <= 1 <= row["estimate"]["high"]
+    assert data(flows, "range", 0, 9, "--from", "200", "--to", "100")["estimate"]["value"] == 10
+    assert data(flows, "range", 0, 9, "--from", "100")["estimate"]["value"] == 10
+    assert data(flows, "total")["asof"] == 499
+    assert_refused(ask(flows, "total", "--last", "10m"), "10m", "whole number")
+    assert_refused(ask(flows, "count", "/cart"), "/cart", "whole number")
+
+
+def test_what_the_pipeline_wrote_is_told(shop):
+    said = data(shop, "answers", "hot")
+    assert (said["batch"], said["time"]) == (2, "2026-01-01T00:29:59Z")
+    assert [row["item"] for row in said["rows"]] == PAGES[:3]
+    history = data(shop, "history", "hot", "--item", "/cart")
+    assert [row["value"] for row in history["rows"]] == [99, 98, 97]
+    assert [row["time"] for row in history["rows"]] == [f"2026-01-01T00:{minute}:59Z" for minute in ("09", "19", "29")]
+    alerts = data(shop, "alerts")["rows"]
+    assert [(row["batch"], row["raised"], row["high"]) for row in alerts] == [(1, True, None), (2, False, None)]
+    assert [row["batch"] for row in data(shop, "runs", "--limit", 2)["rows"]] == [1, 2]
+    sites = data(shop, "sites")["rows"]
+    assert [(row["site"], row["total"]["value"]) for row in sites] == [(site, 1800) for site in SITES]
+    assert all(row["bytes"] > 1000 for row in sites)
+
+
+def test_tables_say_what_is_asked_and_how_sure_it_is(shop):
+    shown = ask(shop, "count", "/cart", "--last", "10m", "--site", "paris").stdout
+    (row,) = data(shop, "count", "/cart", "--last", "10m", "--site", "paris")["rows"]
+    one = row["estimate"]
+    assert shown.startswith("arrivals in the last 10m at paris, up to 2026-01-01 00:29:59\n")
+    assert cells_of(shown) == [["/cart", str(one["value"]), f"{one['low']} … {one['high']}", "99%"]]
+    assert "in how many of 100 cases" in shown
+    bars = [row[-1] for row in cells_of(ask(shop, "top", "--last", "10m").stdout)]
+    assert bars[0] == "█" * 24
+    assert [len(bar) for bar in bars] == sorted((len(bar) for bar in bars), reverse=True)
+    assert ["2026-01-01 00:19:59", "rush", "–", "raised", "120", "110 … ∞", "99%"] in cells_of(ask(shop, "alerts").stdout)
+    runs = cells_of(ask(shop, "runs").stdout)
+    assert runs[0] == ["0", "2026-01-01 00:09:59", "1,800", "7", "3", "3", "0.25", "29.3 KiB", "2.0 KiB", "87.9 KiB"]
+    assert "[red]/odd\\x1b[2J" in ask(shop, "top").stdout
+
+
+def test_ranges_without_anything_say_so(shop, flows):
+    assert "No answers of 'both' so far." in ask(shop, "history", "both").stdout
+    assert ask(flows, "alerts").stdout == "No alerts so far.\n"
+    assert "No answers yet" in ask(flows, "answers").stdout
+
+
+# -- where the store is ------------------------------------------------------------------------------------------------
+
+
+def test_the_store_is_named_or_in_the_environment_or_here(shop, flows, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("LATELY_STORE", raising=False)
+    assert_refused(run("query", "top"), "'store'", "--store PATH", "LATELY_STORE", "--url URL")
+    (tmp_path / "store").symlink_to(shop)
+    assert data_of(run("query", "top", "--json")) == data(shop, "top")
+    monkeypatch.setenv("LATELY_STORE", flows)
+    assert data_of(run("query", "total", "--json"))["estimate"]["value"] == 500
+    assert data(shop, "total")["estimate"]["value"] == 5400
+
+
+# -- what it refuses ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("question", "named"),
+    [
+        (["count", "/", "--site", "rome"], ["'rome'", "'lima'", "'paris'"]),
+        (["count", "/", "--of", "hottest"], ["'hottest'", "'hot'"]),
+        (["count", "/", "--last", "2h"], ["2h", "1h"]),
+        (["count", "/", "--last", "soon"], ["'soon'", "10m"]),
+        (["count", "/", "--from", "10m", "--to", "20m"], ["backwards"]),
+        (["count", "/", "--of", "latency"], ["'latency'", "count"]),
+        (["quantiles", "1.5"], ["1.5"]),
+        (["quantiles", "nan"], ["nan"]),
+        (["answers", "cold"], ["'cold'", "'hot'"]),
+        (["history", "cold"], ["'cold'", "'hot'"]),
+        (["inner-product", "hot", "none"], ["'hot'"]),
+        (["history", "hot"], ["--item", "'/cart'"]),
+        (["history", "latency", "--item", "0.5"], ["--site", "'lima'"]),
+    ],
+    ids=lambda value: " ".join(value),
+)
+@pytest.mark.parametrize("options", [[], ["--json"]], ids=["table", "json"])
+def test_what_the_store_does_not_have_is_refused_in_one_line(question, named, options, shop):
+    assert_refused(ask(shop, *question, *options), *named)
+
+
+def test_no_store_is_refused_with_the_remedy(shop, tmp_path):
+    assert_refused(ask(tmp_path / "nowhere", "top"), "nowhere", "[store] path")
+    assert_refused(ask(tmp_path, "top"), tmp_path, "about.json")
+    (tmp_path / "file").write_text("a file")
+    assert_refused(ask(tmp_path / "file", "top"), "file")
+
+
+def test_a_store_without_sketches_says_what_to_write(tmp_path):
+    store = Store(str(tmp_path / "bare"))
+    store.prepare()
+    store.describe({"name": "bare", "moment": "timestamp", "keys": "text", "queries": [], "sketches": {}})
+    assert_refused(ask(store.path, "top"), "no sketches", 'sketches = "always"')
+    assert data(store.path, "runs") == {"rows": []}
+    store.put("runs", 0, [run_row(0, None)])
+    assert data(store.path, "runs")["rows"][0]["time"] is None
+    assert ask(store.path, "runs").exit_code == 0
+    assert data(store.path, "sites") == {"rows": [], "asof": None}
+
+
+def test_keys_of_any_bytes_are_taken(shop):
+    odd = b"caf\xe9".decode("utf-8", "surrogateescape")  # as Python hands on what a shell was given
+    result = ask(shop, "count", odd)
+    assert result.exit_code in (0, 1)
+    assert "Traceback" not in result.output
+    assert_refused(ask(shop, "count", "/", "--site", odd), "caf")
+
+
+def test_damaged_files_are_told_in_one_line(shop, tmp_path):
+    shutil.copytree(shop, tmp_path / "damaged")
+    for file in (tmp_path / "damaged" / "answers").iterdir():
+        file.write_bytes(b"PAR1 and then the lights went out")
+    assert_refused(ask(tmp_path / "damaged", "answers"), "lately store check")
+
+
+@pytest.mark.parametrize(
+    ("question", "named"),
+    [
+        (["forecast"], "forecast"),
+        (["count"], "KEY"),
+        (["history"], "QUERY"),
+        (["range", "a", "b"], "LO"),
+        (["top", "-k", "0"], "-k"),
+        (["top", "--last", "1m", "--from", "2m"], "--last"),
+        (["top", "--to", "2m"], "--from"),
+        (["top", "--url", "http://127.0.0.1:1"], "--url"),
+        (["quantiles", "half"], "Q"),
+        (["runs", "--limit", "0"], "--limit"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else value,
+)
+def test_wrong_usage_is_known(question, named, shop):
+    assert_wrong_usage(ask(shop, *question), named)
+
+
+def test_no_question_shows_the_help():
+    result = run("query")
+    assert result.exit_code == 2
+    assert "inner-product" in without_colours(result.output)

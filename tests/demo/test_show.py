@@ -1,0 +1,56 @@
+"""How a demo looks in a terminal."""
+
+import io
+import re
+import time
+from datetime import UTC, datetime
+
+import pytest
+from rich.console import Console
+
+from lately.demo.asks import FLOOD
+from lately.demo.show import View
+from lately.demo.stage import Demo
+from lately.spark.pipeline import Done
+
+
+@pytest.fixture
+def running(tmp_path):
+    """A demo with a batch, but without processes."""
+    with Demo(seconds=60, keep=tmp_path / "demo") as demo:
+        demo.start = int(time.time()) - 40
+        yield demo
+
+
+def shown(demo):
+    console = Console(width=120, record=True, file=io.StringIO())
+    console.print(View(demo))
+    return console.export_text()
+
+
+def test_before_the_first_batch_it_says_what_it_waits_for(running):
+    assert "the first batch takes some seconds" in shown(running)
+
+
+def test_a_batch_is_shown_with_what_is_hot_and_what_is_told(running):
+    now = datetime.fromtimestamp(running.start + 37, UTC)
+    hot = [
+        {"query": "hot pages", "site": None, "item": item, "value": value, "low": value - 10, "high": value + 1}
+        for item, value in (("/login", 1500.0), ("/cart", 300.0))
+    ]
+    alert = {"monitor": FLOOD, "item": None, "raised": True, "value": 16_000.4, "time": now, "batch": 3}
+    done = Done(3, now, 20_000, 20_000, 0, 0, 8, 0.5, 4096, hot, [alert])
+    running.watched.take(done)
+    running.record.take(done, running.second, running.clock)
+    text = shown(running)
+    for said in (running.web.url, "batch 3", "20,000 rows", "40,000 rows/s", "8 sites", "attack on the login", "s left"):
+        assert said in text
+    assert re.search(r"/login +1,500 +1,490 … 1,501 +█{28}", text)
+    assert re.search(rf"\d\d:\d\d:\d\d  {FLOOD} passed its line, at 16,000", text)
+
+
+def test_when_the_time_is_over_it_waits_for_the_last_rows(running):
+    running.start -= 60
+    now = datetime.fromtimestamp(running.start + 57, UTC)
+    running.watched.take(Done(20, now, 10, 10, 0, 0, 8, 0.5, 4096, [], []))
+    assert "over; the last rows are on their way" in shown(running)

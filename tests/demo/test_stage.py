@@ -1,0 +1,73 @@
+"""What a demo refuses before anything starts, and that it leaves nothing behind."""
+
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+from cli_cases import assert_refused, run
+
+from lately.demo.stage import Demo
+from lately.demo.web import Web
+
+pytestmark = pytest.mark.usefixtures("wide_and_plain")
+
+
+def test_a_port_that_is_taken_is_told_before_anything_starts():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        assert_refused(run("demo", "--headless", "--port", port), f"port {port}", "--port")
+
+
+def test_the_usual_port_may_be_taken():
+    with socket.socket() as taken:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            taken.bind(("127.0.0.1", 8765))
+            taken.listen()
+        except OSError:
+            pass  # it is, by somebody else
+        assert not Web().url.endswith(":8765/")
+
+
+def test_a_folder_that_is_used_is_not_touched(tmp_path):
+    (tmp_path / "mine").write_text("")
+    assert_refused(run("demo", "--headless", "--keep", tmp_path), tmp_path, "not empty")
+    assert [one.name for one in tmp_path.iterdir()] == ["mine"]
+
+
+def test_a_folder_that_cannot_be_is_refused(tmp_path):
+    (tmp_path / "file").write_text("")
+    assert_refused(run("demo", "--keep", tmp_path / "file"), tmp_path / "file", "--keep")
+
+
+def test_too_short_a_time_is_refused():
+    assert_refused(run("demo", "--seconds", 5), "5 seconds", "20")
+
+
+@pytest.mark.parametrize("missing", ["pyspark", "fastapi", "uvicorn"])
+def test_what_is_missing_is_told_in_one_line(missing):
+    code = f"""
+import sys
+sys.modules[{missing!r}] = None
+from lately.cli import main
+sys.argv = ["lately", "demo"]
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert re.fullmatch(r"lately: .*pip install 'lately\[spark,serve\]'\n", done.stderr), done.stderr
+
+
+def test_leaving_no_trace():
+    with Demo(seconds=None) as demo:
+        folder = demo.folder
+        assert folder.is_dir()
+        assert folder.parent == Path(tempfile.gettempdir())
+    assert not folder.exists()

@@ -1,0 +1,66 @@
+"""The process that plays the sites."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pyarrow.parquet as pq
+
+from lately.demo.story import Story
+from lately.demo.traffic import second
+from lately.demo.writer import write
+
+
+def test_a_file_is_a_second_and_appears_whole(tmp_path):
+    path = write(tmp_path, 3, 1, Story(), 1_780_000_000)
+    assert [one.name for one in tmp_path.iterdir()] == [path.name]
+    assert pq.read_table(path).equals(second(3, 1, Story()).table(1_780_000_000))
+
+
+def started(folder, start, seconds):
+    command = [sys.executable, "-m", "lately.demo.writer", str(folder), str(start), "1", str(seconds), str(os.getpid())]
+    return subprocess.Popen(command)
+
+
+def test_it_makes_up_for_what_has_passed_and_ends(tmp_path):
+    start = int(time.time()) - 60
+    assert started(tmp_path, start, 20).wait(timeout=30) == 0
+    assert sorted(one.name for one in tmp_path.iterdir()) == [f"{number:08d}.parquet" for number in range(20)]
+    last = pq.read_table(tmp_path / "00000019.parquet")
+    assert last.equals(second(19, 1, Story.of(20)).table(start))
+
+
+def test_it_does_not_run_ahead_of_the_clock_and_can_be_ended(tmp_path):
+    writer = started(tmp_path, int(time.time()) - 1, 0)
+    try:
+        deadline = time.monotonic() + 30
+        while not list(tmp_path.glob("*.parquet")) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert len(list(tmp_path.glob("*.parquet"))) in (1, 2, 3)
+    finally:
+        writer.terminate()
+    assert writer.wait(timeout=10) == -signal.SIGTERM
+
+
+def test_it_ends_with_the_process_that_started_it(tmp_path):
+    code = f"""
+import os, subprocess, sys
+numbers = ["{int(time.time())}", "1", "0", str(os.getpid())]
+made = subprocess.Popen([sys.executable, "-m", "lately.demo.writer", {str(tmp_path)!r}, *numbers], stdout=subprocess.DEVNULL)
+print(made.pid)
+"""
+    done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, timeout=30, check=True)
+    deadline = time.monotonic() + 20
+    while is_running(int(done.stdout)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not is_running(int(done.stdout))
+
+
+def is_running(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True

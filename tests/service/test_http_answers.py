@@ -1,0 +1,263 @@
+"""Every path against answers that are known, by hand or from the events themselves."""
+
+import math
+from collections import Counter
+
+import pytest
+import stores
+from pydantic import TypeAdapter
+from serving import serving
+
+from lately.service.app import ROUTES
+
+NOON = "2026-01-01T12:00:00Z"
+
+
+def get(client, path, **asked):
+    found = client.get(f"/api/{path}", params=asked)
+    assert found.status_code == 200, found.text
+    assert found.headers["content-type"] == "application/json"
+    return found.json()
+
+
+def truth(oldest=60, newest=0, sites=tuple(stores.EVENTS)):
+    """How often each key came from so many minutes before noon to so many."""
+    return Counter(key for site in sites for age, key, _ in stores.EVENTS[site] if newest <= age <= oldest)
+
+
+def assert_about(estimate, true):
+    assert estimate["low"] <= true <= estimate["high"]
+    assert 0.9 < estimate["confidence"] <= 1
+    assert estimate["value"] == true  # with so few events nothing is lost
+
+
+# -- questions ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("key", ["/", "/cart", "/pay", "/nowhere", "", "ä 日 \U0001f600"])
+def test_count_of_a_key(shop, key):
+    found = get(shop, "count", key=key)
+    assert (found["key"], found["asof"], found["range"]) == (key, NOON, {"last": None, "from": None, "to": None})
+    assert_about(found["estimate"], truth()[key])
+
+
+@pytest.mark.parametrize(("last", "minutes"), [("10m", 10), ("1h", 60), ("90s", 1), ("5 minutes", 5)])
+def test_the_last_so_long(shop, last, minutes):
+    found = get(shop, "count", key="/cart", last=last)
+    assert found["range"] == {"last": last, "from": None, "to": None}
+    assert_about(found["estimate"], truth(minutes)["/cart"])
+
+
+@pytest.mark.parametrize(
+    ("start", "end"),
+    [("1h", "10m"), ("2026-01-01T11:00:00Z", "2026-01-01T11:50:00Z"), ("2026-01-01T12:00:00 01:00", "2026-01-01 11:50")],
+)
+def test_between_ages_or_times(shop, start, end):
+    found = get(shop, "count", key="/cart", **{"from": start, "to": end})
+    assert_about(found["estimate"], truth(60, 10)["/cart"])
+    assert found["range"]["last"] is None
+
+
+def test_from_without_to_ends_now(shop):
+    assert_about(get(shop, "count", key="/cart", **{"from": "10m"})["estimate"], 4)
+
+
+@pytest.mark.parametrize("sites", [["lima"], ["lima", "tokyo"], ["tokyo", "lima", "paris", "lima"]])
+def test_some_sites(shop, sites):
+    for key in ("/", "/cart"):
+        assert_about(get(shop, "count", key=key, site=sites)["estimate"], truth(sites=set(sites))[key])
+    merged = get(shop, "count", key="/", site=sites, **{"from": "1h", "to": "0s"})
+    assert_about(merged["estimate"], truth(sites=set(sites))["/"])
+
+
+@pytest.mark.parametrize("of", ["hot", "skew", stores.TOP, None])
+def test_a_query_or_a_sketch_may_be_named(shop, of):
+    assert_about(get(shop, "count", key="/cart", **({} if of is None else {"of": of}))["estimate"], 5)
+
+
+def test_a_filtered_sketch_is_asked_by_its_name(shop):
+    assert_about(get(shop, "count", key="/cart", of=stores.RIGHT)["estimate"], 3)
+
+
+def test_many_keys(shop):
+    keys = ["/cart", "/nowhere", "/", "/cart"]
+    found = shop.post("/api/counts", json={"keys": keys, "last": "10m", "sites": ["lima", "paris"]})
+    assert found.status_code == 200
+    assert [row["key"] for row in found.json()["rows"]] == keys
+    assert found.json()["asof"] == NOON
+    for row in found.json()["rows"]:
+        assert_about(row["estimate"], truth(10, sites=("lima", "paris"))[row["key"]])
+
+
+def test_ten_thousand_keys(shop):
+    found = shop.post("/api/counts", json={"keys": [f"/{i}" for i in range(9_999)] + ["/cart"], "from": "1h", "to": "0s"})
+    assert found.status_code == 200
+    assert len(found.json()["rows"]) == 10_000
+    assert found.json()["rows"][-1]["estimate"]["value"] == 5
+
+
+def test_top_keys(shop):
+    found = get(shop, "top", last="10m")
+    assert {row["key"]: row["estimate"]["value"] for row in found["rows"]} == truth(10)
+    assert found["rows"][0]["key"] == "/cart"
+    assert [row["key"] for row in get(shop, "top", k=1, last="10m")["rows"]] == ["/cart"]
+
+
+def test_top_keys_of_each_site(shop):
+    found = get(shop, "top", each="true", k=5)
+    assert list(found) == ["sites", "asof"]
+    for site, rows in found["sites"].items():
+        assert {row["key"]: row["estimate"]["value"] for row in rows} == truth(sites=[site])
+    assert list(get(shop, "top", each=True, site="lima")["sites"]) == ["lima"]
+
+
+def test_quantiles(shop):
+    rows = get(shop, "quantiles", q=[0, 0.5, 1])["rows"]
+    assert [row["q"] for row in rows] == [0, 0.5, 1]
+    for row, true in zip(rows, (10, 60, 110), strict=True):
+        assert row["estimate"]["low"] <= true <= row["estimate"]["high"]
+    assert [row["q"] for row in get(shop, "quantiles")["rows"]] == [0.5, 0.9, 0.99]
+
+
+def test_quantiles_of_nothing_are_no_rows(shop):
+    assert get(shop, "quantiles", last="10m", site="tokyo")["rows"] == []
+
+
+def test_joins_and_totals(shop):
+    assert_about(get(shop, "self-join")["estimate"], 25 + 25 + 1)
+    assert_about(get(shop, "self-join", last="10m")["estimate"], 1 + 16 + 1)
+    assert_about(get(shop, "inner-product", left=stores.LEFT, right=stores.RIGHT)["estimate"], 4 * 1 + 2 * 3)
+    assert_about(get(shop, "inner-product", left="bought")["estimate"], 10)
+    assert_about(get(shop, "inner-product", left="bought", right="bought", site="lima")["estimate"], 1 + 1)
+    assert_about(get(shop, "total")["estimate"], 11)
+    assert_about(get(shop, "total", last="10m", site="lima")["estimate"], 2)
+
+
+def test_integer_keys_and_times(ports):
+    assert_about(get(ports, "range", lo=0, hi=1023)["estimate"], 5)
+    assert_about(get(ports, "range", lo=0, hi=1023, last=10)["estimate"], 2)
+    found = get(ports, "count", key="80", last="45")
+    assert (found["key"], found["asof"], found["range"]["last"]) == ("80", 95, "45")
+    assert_about(found["estimate"], 3)
+    rows = ports.post("/api/counts", json={"keys": [80, "443"], "from": 50, "to": 10}).json()["rows"]
+    assert [(row["key"], row["estimate"]["value"]) for row in rows] == [(80, 2), ("443", 0)]
+    assert get(ports, "runs")["rows"][0]["time"] == 95
+
+
+# -- tables ------------------------------------------------------------------------------------------------------------
+
+
+def test_answers_of_the_newest_batch(shop):
+    found = get(shop, "answers")
+    assert (found["batch"], found["time"]) == (2, NOON)
+    assert [(row["query"], row["site"], row["item"], row["value"]) for row in found["rows"]] == [
+        ("hot", None, "/cart", 6.0),
+        ("slow", "lima", "0.5", 25.0),
+        ("sum", None, None, None),
+    ]
+
+
+def test_what_json_does_not_know_is_null(shop):
+    slow, total = get(shop, "answers", query="slow")["rows"] + get(shop, "answers", query="sum")["rows"]
+    assert (slow["low"], slow["value"], slow["high"]) == (None, 25.0, None)
+    assert (total["low"], total["value"], total["high"]) == (None, None, None)
+
+
+def test_history_is_oldest_first(shop):
+    found = get(shop, "history", query="hot", item="/cart")
+    assert (found["query"], found["item"], found["site"]) == ("hot", "/cart", None)
+    assert [(row["batch"], row["value"]) for row in found["rows"]] == [(0, 4.0), (1, 5.0), (2, 6.0)]
+    assert list(found["rows"][0]) == ["time", "batch", "value", "low", "high", "confidence"]
+    assert [row["batch"] for row in get(shop, "history", query="hot", limit=2)["rows"]] == [1, 2]
+    assert get(shop, "history", query="slow", site="lima")["rows"][0]["value"] == 25.0
+    assert get(shop, "history", query="hot", item="/nowhere")["rows"] == []
+
+
+def test_alerts_and_runs(shop):
+    rows = get(shop, "alerts")["rows"]
+    assert [(row["batch"], row["monitor"], row["raised"], row["value"]) for row in rows] == [
+        (1, "attack", True, 120.0),
+        (2, "attack", False, 80.0),
+    ]
+    assert [row["batch"] for row in get(shop, "alerts", limit=1)["rows"]] == [2]
+    rows = get(shop, "runs")["rows"]
+    assert [row["batch"] for row in rows] == [0, 1, 2]
+    assert rows[0] == stores.run(0) | {"time": NOON, "began": "2026-01-02T00:00:00Z"}
+
+
+def test_sites(shop, shop_path):
+    found = get(shop, "sites")
+    assert found["asof"] == NOON
+    assert [row["site"] for row in found["rows"]] == ["lima", "paris", "tokyo"]
+    for row in found["rows"]:
+        assert_about(row["total"], len(stores.EVENTS[row["site"]]))
+        assert row["bytes"] == sum(len(stores.sketch_of(name, row["site"]).to_bytes()) for name in stores.FILTERS)
+
+
+def test_about_and_health(shop):
+    found = get(shop, "about")
+    assert {name: found[name] for name in stores.ABOUT} == stores.ABOUT
+    assert found["sites"] == ["lima", "paris", "tokyo"]
+    assert (found["batch"], found["now"], found["asof"]) == (2, NOON, NOON)
+    assert set(found["asks"]) == {"count", "top", "quantiles", "self-join", "inner-product", "range", "total"}
+    found = get(shop, "health")
+    assert (found["status"], found["batch"], found["now"]) == ("ok", 2, NOON)
+    assert found["age_seconds"] >= 0
+    assert math.isfinite(found["age_seconds"])
+
+
+# -- the document ------------------------------------------------------------------------------------------------------
+
+
+def test_answers_are_what_the_models_say(shop):
+    asked = {
+        "count": {"key": "/cart"},
+        "range": {"lo": 0, "hi": 100},
+        "inner-product": {"left": "bought"},
+        "history": {"query": "slow"},
+    }
+    for route in ROUTES:
+        if route.method == "GET" and route.answer is not None:
+            found = shop.get(route.path, params=asked.get(route.path.removeprefix("/api/"), {}))
+            assert found.status_code == 200, found.text
+            TypeAdapter(route.answer).validate_json(found.content, strict=True)
+
+
+def test_the_openapi_document_names_every_path_and_its_failures(shop):
+    made = get(shop, "openapi.json")
+    assert set(made["paths"]) == {route.path for route in ROUTES}
+    for path in made["paths"].values():
+        for operation in path.values():
+            assert "422" not in operation["responses"]
+            assert {"200", "400", "503"} <= set(operation["responses"])
+            assert operation["summary"]
+    parameters = {one["name"]: one for one in made["paths"]["/api/count"]["get"]["parameters"]}
+    assert list(parameters) == ["last", "from", "to", "site", "of", "key"]
+    assert [name for name, one in parameters.items() if one["required"]] == ["key"]
+    assert all(one["description"] for one in parameters.values())
+
+
+@pytest.mark.parametrize("batches", [0, 1])
+def test_a_store_without_sketches(tmp_path, batches):
+    store = stores.Store(str(tmp_path / "store"))
+    store.prepare()
+    store.describe(stores.ABOUT)
+    for batch in range(batches):
+        stores.put_batch(store, batch)
+    with serving(store.path) as client:
+        health = get(client, "health")
+        assert (health["batch"], health["age_seconds"] is None) == ((0, False) if batches else (None, True))
+        about = get(client, "about")
+        assert (about["asof"], about["asks"], about["sites"]) == (None, [], ["lima"] if batches else [])
+        assert get(client, "sites") == {
+            "rows": [{"site": "lima", "total": None, "bytes": 0}] if batches else [],
+            "asof": None,
+        }
+        assert len(get(client, "answers")["rows"]) == 3 * batches
+        for path in ("alerts", "runs", "history"):
+            assert len(get(client, path, **({"query": "hot"} if path == "history" else {}))["rows"]) <= batches
+        for path, asked in {"count": {"key": "/"}, "top": {}, "quantiles": {}, "self-join": {}, "total": {}}.items():
+            found = client.get(f"/api/{path}", params=asked)
+            assert found.status_code == 409
+            assert found.json()["error"]["code"] == "no_sketch"
+            assert 'sketches = "always"' in found.json()["error"]["remedy"]

@@ -1,0 +1,48 @@
+"""The page on the service names what there is: every path, every parameter, every code of an error."""
+
+import re
+from pathlib import Path
+
+from lately.service import models
+from lately.service.app import ROUTES
+from lately.service.guard import MAX_BODY, MAX_QUERY
+from lately.service.parameters import described
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "service.md").read_text()
+
+
+def test_every_path_is_there_with_its_parameters():
+    for route in ROUTES:
+        assert f"`{route.method} {route.path}`" in PAGE
+        for one in () if route.asked is None else described(route.asked):
+            assert re.search(rf"`{one['name']}(=|`)|\?{one['name']}=", PAGE), one["name"]
+    named = set(re.findall(r"`(?:GET|POST) (/[^`?]*)`", PAGE))
+    assert named == {route.path for route in ROUTES} | {"/", "/api/openapi.json"}
+
+
+def test_every_code_is_there():
+    source = "".join(path.read_text() for path in (ROOT / "src/lately/service").glob("*.py"))
+    known = set(re.findall(r'RefusalError\(\s*\d+,\s*"(\w+)"', source)) | set(
+        re.findall(r'"((?:bad|no|unknown|wrong)_\w+)"', source)
+    )
+    known -= {"internal", "no_store"}
+    shown = set(re.findall(r"`(\w+)`", PAGE[PAGE.index("## Errors") : PAGE.index("## Who may ask")]))
+    assert known <= shown
+    assert shown - known <= {"unknown_site", "unknown_query", "unknown_sketch"}  # named by what the store lacks
+
+
+def test_the_dashboard_and_its_files_are_served(shop):
+    found = shop.get("/")
+    assert (found.status_code, found.headers["content-type"]) == (200, "text/html; charset=utf-8")
+    links = re.findall(r"""(?:src|href)=["']([^"'#]+)["']""", found.text)
+    assert links
+    for link in links:
+        assert not re.match(r"\w+:|//", link), "from elsewhere"
+        assert shop.get(shop.base_url.join(link)).status_code == 200, link
+
+
+def test_limits_are_the_real_ones():
+    assert (MAX_BODY, MAX_QUERY) == (2**20, 2**15)
+    assert "1 MiB; 32 KiB" in PAGE
+    assert models.CountsAsked.model_json_schema()["properties"]["keys"]["maxItems"] == 10_000

@@ -1,0 +1,150 @@
+"""What is pushed: batches and alerts as their files appear, again for those who come back, and an end when the server stops."""
+
+import asyncio
+import json
+import threading
+import time
+
+import httpx
+import pytest
+import stores
+from serving import serving
+
+from lately.service.live import _BEHIND, _LISTENERS, Live
+from lately.service.metrics import Metrics
+from lately.store.view import View
+
+
+@pytest.fixture
+def store(tmp_path):
+    return stores.shop(tmp_path / "store")
+
+
+def events(answer, count):
+    """The next events of a stream, as (event, id, data)."""
+    found, fields = [], {}
+    for line in answer.iter_lines():
+        if line.startswith(":"):
+            continue
+        if line:
+            name, _, value = line.partition(": ")
+            fields[name] = value
+            continue
+        if "event" in fields:
+            found.append((fields["event"], fields.get("id"), json.loads(fields["data"])))
+        fields = {}
+        if len(found) == count:
+            return found
+    return found
+
+
+def test_a_batch_and_its_alert_are_pushed(store):
+    with serving(store.path) as client, client.stream("GET", "/api/stream") as answer:
+        assert answer.headers["content-type"] == "text/event-stream; charset=utf-8"
+        assert answer.headers["x-accel-buffering"] == "no"
+        threading.Timer(0.3, stores.put_batch, [store, 3, [stores.alert(3, True, 150.0)]]).start()
+        start = time.monotonic()
+        alert, batch = events(answer, 2)
+        assert time.monotonic() - start < 5
+        assert (alert[:2], alert[2]["monitor"], alert[2]["raised"]) == (("alert", None), "attack", True)
+        assert batch[:2] == ("batch", "3")
+        assert batch[2] == client.get("/api/runs").json()["rows"][-1]
+        assert alert[2] == client.get("/api/alerts").json()["rows"][-1]
+
+
+def test_who_comes_back_hears_what_was_missed(store):
+    with serving(store.path) as client:
+        with client.stream("GET", "/api/stream", headers={"last-event-id": "0"}) as answer:
+            heard = events(answer, 4)
+        assert [(event, data["batch"]) for event, _, data in heard] == [("alert", 1), ("batch", 1), ("alert", 2), ("batch", 2)]
+        with client.stream("GET", "/api/stream", headers={"last-event-id": "99"}) as answer:  # of another run
+            assert [number for _, number, _ in events(answer, 2)] == [None, "2"]
+        with client.stream("GET", "/api/stream", headers={"last-event-id": "2"}) as answer:
+            stores.put_batch(store, 3)
+            assert [number for _, number, _ in events(answer, 1)] == ["3"]
+        for odd in ("nonsense", "-1", "٣", "", "9" * 40):
+            with client.stream("GET", "/api/stream", headers={"last-event-id": odd.encode()}) as answer:
+                assert answer.status_code == 200
+
+
+def test_a_batch_that_is_run_again_is_told_again(store):
+    with serving(store.path) as client, client.stream("GET", "/api/stream") as answer:
+        lines = answer.iter_lines()
+        assert next(lines).startswith("retry: ")
+        store.clear(2)
+        store.put("runs", 2, [stores.run(2, seconds=9.0)])
+        while not (line := next(lines)).startswith("data: "):
+            pass
+        assert json.loads(line.removeprefix("data: "))["seconds"] == 9.0
+
+
+def test_answers_follow_the_store(store):
+    with serving(store.path) as client:
+        stores.put_sketches(store, 3, stores.NOON, ["paris"])
+        stores.put_batch(store, 3)
+        until = time.monotonic() + 10
+        while client.get("/api/health").json()["batch"] != 3 and time.monotonic() < until:
+            time.sleep(0.05)
+        assert client.get("/api/about").json()["sites"] == ["lima", "paris"]
+        assert client.get("/api/count?key=/").json()["estimate"]["value"] == 1
+
+
+def test_the_server_stops_while_somebody_listens(store):
+    with httpx.Client(trust_env=False, timeout=30) as listener:
+        with serving(store.path) as client:
+            asked = listener.build_request("GET", client.base_url.join("/api/stream"))
+            answers = [listener.send(asked, stream=True) for _ in range(3)]
+            lines = [answer.iter_lines() for answer in answers]
+            assert {next(one) for one in lines} == {"retry: 2000"}
+            start = time.monotonic()
+        assert time.monotonic() - start < 4
+        assert [list(one) for one in lines] == [[""]] * 3
+
+
+def test_only_so_many_may_listen(store):
+    with serving(store.path) as client:
+        limits = httpx.Limits(max_connections=None)
+        with httpx.Client(base_url=client.base_url, limits=limits, trust_env=False, timeout=30) as many:
+            answers = [many.send(many.build_request("GET", "/api/stream"), stream=True) for _ in range(_LISTENERS)]
+            pieces = [answer.iter_raw() for answer in answers]
+            assert {next(one) for one in pieces} == {b"retry: 2000\n\n"}
+            refused = client.get("/api/stream", timeout=5)
+            assert (refused.status_code, refused.json()["error"]["code"]) == (503, "busy")
+            for answer in answers:
+                answer.close()
+        until = time.monotonic() + 10
+        while "lately_stream_listeners 0.0" not in client.get("/metrics").text:
+            assert time.monotonic() < until
+
+
+def test_signs_of_life_and_listeners_who_do_not_read(store):
+    async def scene():
+        live = Live(View(store.path), Metrics([]), look=0.02, ping=0.05)
+        watching = asyncio.create_task(live.watch())
+        lazy, eager = live.listen(None), live.listen(None)
+        assert [await anext(lazy), await anext(eager)] == [b"retry: 2000\n\n"] * 2
+        assert await anext(eager) == b": ping\n\n"
+        heard = []
+
+        async def hear():
+            async for frame in eager:
+                heard.append(frame)
+
+        hearing = asyncio.create_task(hear())
+        await asyncio.sleep(0)
+        for batch in range(3, 3 + _BEHIND + 2):  # more than may wait for one who does not read
+            store.put("runs", batch, [stores.run(batch)])
+        for _ in range(500):
+            if any(b"id: 260" in frame for frame in heard):
+                break
+            await asyncio.sleep(0.02)
+        rest = [frame async for frame in lazy]
+        live.dismiss()
+        await hearing
+        watching.cancel()
+        live.close()
+        return heard, rest
+
+    heard, rest = asyncio.run(scene())
+    assert [frame.split(b"\n")[0] for frame in heard if frame.startswith(b"id")] == [b"id: %d" % n for n in range(3, 261)]
+    assert len(rest) < _BEHIND

@@ -1,0 +1,310 @@
+"""The page in a real browser, over a real service and a real store. No test leaves an error in the page's console."""
+
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+import stores
+from browser import Browser
+from traffic import PATHS, SITES, Traffic
+
+SERVE = """
+import sys
+from lately.service import serve
+serve(sys.argv[1], port=int(sys.argv[2]), token=sys.argv[3] or None, ready=lambda port: print(port, flush=True))
+"""
+SHOTS = Path(__file__).parents[2] / "build" / "screenshots"
+DRAWN = (
+    "!!document.querySelector('#hot-chart canvas') && ['live', 'quiet'].includes(document.querySelector('#live').dataset.state)"
+)
+OPTION = "echarts.getInstanceByDom(document.querySelector('#{}')).getOption()"
+
+
+@contextmanager
+def served(path, port=0, token=""):
+    """The service in a process of its own; gives its address."""
+    command = [sys.executable, "-c", SERVE, str(path), str(port), token]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            yield f"http://127.0.0.1:{int(process.stdout.readline())}/"
+        finally:
+            process.terminate()
+            process.wait(20)
+
+
+@pytest.fixture(scope="module")
+def traffic(tmp_path_factory):
+    return Traffic(tmp_path_factory.mktemp("traffic") / "store", batches=40)
+
+
+@pytest.fixture(scope="module")
+def address(traffic):
+    with served(traffic.store.path) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with Browser() as found:
+        yield found
+
+
+@pytest.fixture
+def fresh(browser):
+    """The browser as new, wide and dark; afterwards it has no complaints and has asked nobody but one host."""
+    browser.size(1440, 1000)
+    browser.prefer("dark")
+    browser.events.clear()
+    yield browser
+    assert browser.problems() == []
+    assert {urlsplit(url).hostname for url in browser.requests()} == {"127.0.0.1"}
+    browser.open("about:blank")
+
+
+@pytest.fixture
+def page(fresh, address):
+    """The page, drawn. What it remembers of tests before is forgotten."""
+    fresh.open(address)
+    fresh.wait("document.readyState === 'complete'")
+    fresh.run("localStorage.clear(), sessionStorage.clear()")
+    fresh.open(address)
+    fresh.wait(DRAWN)
+    return fresh
+
+
+def text(page, selector):
+    return page.run(f"document.querySelector('{selector}').innerText")
+
+
+def test_hot_keys_have_error_bars(page, traffic):
+    option = page.run(OPTION.format("hot-chart"))
+    keys, (bars, bounds) = option["yAxis"][0]["data"], option["series"][:2]
+    assert keys[0] == max(PATHS, key=traffic.truth)
+    assert bounds["name"] == "bounds"
+    assert len(bounds["data"]) == len(keys) == 12
+    for key, value, (_, low, high) in zip(keys, bars["data"], bounds["data"], strict=True):
+        assert low <= value <= high
+        assert low <= traffic.truth(key) <= high
+    assert any(low < high for _, low, high in bounds["data"])
+    page.shot(SHOTS / "dark.png")
+
+
+def test_a_click_on_a_hot_key_shows_its_trend_in_its_band(page):
+    second = page.run(OPTION.format("hot-chart"))["yAxis"][0]["data"][1]
+    page.click("#hot-chart")  # in the middle: a bar, or the room beside it
+    picked = page.wait("(v => v !== '/' && v)(document.querySelector('#trend-item').value)")
+    page.choose("#trend-item", second)
+    page.wait(f"{OPTION.format('trend-chart')}.series.at(-1).name === '{second}'")
+    low, band, value = page.wait(f"(s => s[2].data.length === 40 && s)({OPTION.format('trend-chart')}.series)")
+    assert picked in PATHS
+    for (_, bottom), (_, height), (_, middle) in zip(low["data"], band["data"], value["data"], strict=True):
+        assert bottom <= middle <= bottom + height
+    assert band["areaStyle"]["opacity"] > 0
+
+
+def test_ranges_and_brushing(page):
+    ends = "(o => [o.xAxis[0].min, o.xAxis[0].max])"
+    page.wait(f"{OPTION.format('trend-chart')}.series[2].data.length > 30")
+    before = page.run(f"{ends}({OPTION.format('trend-chart')})")
+    page.drag("#trend-chart", 0.4, 0.6)
+    page.wait("document.querySelectorAll('#ranges button').length === 5")
+    after = page.wait(f"(e => e[0] > {before[0]} && e)({ends}({OPTION.format('trend-chart')}))")
+    assert after[1] < before[1]
+    page.run("scrollTo(0, 9999)")
+    page.wait(f"{ends}({OPTION.format('bytes-chart')})[0] === {after[0]}")  # all charts of time together
+    page.click("#ranges button:nth-child(1)")
+    page.run("scrollTo(0, 0)")
+    page.wait(f"{ends}({OPTION.format('trend-chart')})[1] === {before[1]}")
+    assert page.run("document.querySelectorAll('#ranges button').length") == 4
+
+
+def test_quantiles_bytes_and_work(page):
+    assert (
+        page.wait(f"(s => s.length === 9 && s[2].data.length === 40 && s[2].name)({OPTION.format('quantiles-chart')}.series)")
+        == "p99"
+    )
+    page.run("scrollTo(0, 9999)")
+    page.wait("!!document.querySelector('#seconds-chart canvas')")
+    everything, answers, _ = page.wait(
+        f"(s => s.length === 3 && s.map(one => one.data.at(-1)[1]))({OPTION.format('bytes-chart')}.series)"
+    )
+    assert answers == 3000 * 40
+    assert everything > answers
+    assert "times less" in text(page, "#bytes-said")
+    for name in ("rate", "memory", "seconds"):
+        assert len(page.run(OPTION.format(f"{name}-chart"))["series"][0]["data"]) >= 39
+        assert text(page, f"#{name}-now") not in ("", "–")
+
+
+def test_sites(page):
+    page.wait(f"document.querySelectorAll('#sites tr').length === {len(SITES) + 1}")
+    assert text(page, "#sites td") == SITES[0]  # it has the most rows
+    assert "%" in text(page, "#sites tr td:nth-child(4)")
+
+
+def test_the_ask_box_answers_within_bounds(page, traffic):
+    page.fill("#ask-key", "/cart")
+    page.click("#ask button")
+    said = page.wait("document.querySelector('#answer .said')?.innerText")
+    assert "/cart came about" in said
+    assert "in the last 10 minutes at all sites" in said
+    assert "with a probability of at least 99 %" in said
+    low, high = (float(part.replace(",", "")) for part in said.split("between ")[1].split(" with")[0].split(" and "))
+    assert low <= traffic.truth("/cart") <= high
+
+
+def test_other_questions(page):
+    page.choose("#ask-what", "top")
+    page.choose("#ask-site", "lima")
+    page.click("#ask button")
+    page.wait("document.querySelectorAll('#answer tbody tr').length === 10")
+    assert "at lima" in text(page, "#answer .said")
+    page.choose("#ask-what", "quantiles")
+    page.choose("#ask-when", "window")
+    page.click("#ask button")
+    page.wait("document.querySelector('#answer td')?.innerText === 'median'")
+    page.choose("#ask-what", "total")
+    page.choose("#ask-when", "between")
+    page.fill("#ask [name=from]", "2m")
+    page.fill("#ask [name=to]", "1m")
+    page.click("#ask button")
+    page.wait("document.querySelector('#answer').innerText.includes('between 2 minutes ago and 1 minute ago at lima')")
+
+
+def test_a_new_batch_and_its_alert_come_by_themselves(page, traffic):
+    page.wait(f"(s => s[2].data.length)({OPTION.format('trend-chart')}.series)")
+    asked = len([url for url in page.requests() if "/api/history" in url])
+    traffic.step(alerts=[("/tickets/cup-final", True)])
+    toast = page.wait("document.querySelector('.toast.raised')?.innerText")
+    assert "flood · /tickets/cup-final" in toast
+    assert "Over the line of 2 K" in toast
+    assert "/tickets/cup-final" in text(page, "#alerts li.raised")
+    page.wait("document.querySelector('#fact-alerts').innerText === '1' && document.title.startsWith('(1)')")
+    page.wait(f"document.querySelector('#fact-batch').innerText.startsWith('batch {traffic.batch - 1},')")
+    page.wait(f"(s => s[2].data.length > 40)({OPTION.format('trend-chart')}.series)")
+    assert len([url for url in page.requests() if "/api/history" in url]) == asked  # it grew by the answers
+    page.shot(SHOTS / "alert.png", whole=False)
+    traffic.step(alerts=[("/tickets/cup-final", False)])
+    page.wait("document.querySelector('#fact-alerts').innerText === 'none' && !document.title.startsWith('(')")
+    assert "Back below" in text(page, "#alerts li")
+
+
+def test_dark_and_light(page):
+    paper = "getComputedStyle(document.body).backgroundColor"
+    label = f"{OPTION.format('hot-chart')}.yAxis[0].axisLabel.color"
+    dark, dark_label = page.run(paper), page.run(label)
+    page.click("#theme")
+    page.wait(f"{paper} !== '{dark}' && {label} !== '{dark_label}'")
+    page.shot(SHOTS / "light.png")
+    page.reload()
+    page.wait(DRAWN)
+    assert page.run("document.documentElement.dataset.theme") == "light"  # it is remembered
+    page.run("localStorage.clear()")
+    page.prefer("light")
+    page.run("new Promise(requestAnimationFrame)")  # changes are told once a frame
+    page.prefer("dark")
+    page.wait("document.documentElement.dataset.theme === 'dark'")  # the system decides again
+
+
+def test_on_a_phone(page):
+    page.size(390, 844, phone=True)
+    page.reload()
+    page.wait(DRAWN)
+    page.run("scrollTo(0, 9999)")
+    page.wait("!!document.querySelector('#seconds-chart canvas')")
+    assert page.run("document.documentElement.scrollWidth") == 390
+    assert page.run("new Set([...document.querySelectorAll('.card')].map(e => e.getBoundingClientRect().x)).size") == 1
+    small = "[...document.querySelectorAll('button, select, input')].filter(e => e.checkVisibility() && e.offsetHeight < 40)"
+    assert page.run(f"{small}.map(e => e.id || e.name || e.className)") == []
+    page.run("scrollTo(0, 0)")
+    page.shot(SHOTS / "phone.png")
+
+
+def test_everything_has_a_name(page):
+    unnamed = """[...document.querySelectorAll('button, select, input, .chart, section')].filter(e => e.checkVisibility()
+        && !(e.getAttribute('aria-label') || e.getAttribute('aria-labelledby') || e.labels?.length || e.innerText.trim()))"""
+    page.run("scrollTo(0, 9999)")
+    page.wait(f"{unnamed}.length === 0")
+
+
+def test_it_is_painted_within_a_second_and_costs_little(page):
+    paints = []
+    for _ in range(3):
+        page.reload()
+        page.wait(DRAWN)
+        paints.append(page.wait("performance.getEntriesByName('first-contentful-paint')[0]?.startTime"))
+    assert min(paints) < 1000
+    page.call("Performance.enable")
+    time.sleep(1)
+
+    def busy():
+        return next(m["value"] for m in page.call("Performance.getMetrics")["metrics"] if m["name"] == "TaskDuration")
+
+    before = busy()
+    time.sleep(5)
+    assert (busy() - before) / 5 < 0.05
+
+
+def test_the_token_is_asked_for(browser, traffic):
+    browser.size(1440, 1000)
+    browser.events.clear()
+    with served(traffic.store.path, token="open-sesame") as address:
+        browser.open(address)
+        browser.wait("document.querySelector('#token').open")
+        browser.fill("#token-value", "wrong-sesame")
+        browser.click("#token button")
+        browser.wait("document.querySelector('#token-wrong').innerText === 'That was not the right one.'")
+        browser.fill("#token-value", "open-sesame")
+        browser.click("#token button")
+        browser.wait(DRAWN)
+        assert browser.run("sessionStorage.getItem('lately-token')") == "open-sesame"
+        browser.reload()
+        browser.wait(DRAWN)
+        assert not browser.run("document.querySelector('#token').open")
+        browser.run("sessionStorage.clear()")
+        refused = [problem for problem in browser.problems() if "401" not in problem]  # the browser tells of each 401 itself
+        browser.open("about:blank")
+    assert refused == []
+
+
+def test_a_store_without_sketches_says_what_to_do(fresh, tmp_path):
+    path = Traffic(tmp_path / "store", batches=2, store_sketches=False).store.path
+    with served(path) as address:
+        fresh.open(address)
+        fresh.wait(DRAWN)
+        for place in ("#answer", "#sites-empty"):
+            fresh.wait(f"document.querySelector('{place}').innerText.includes('sketches = \"always\"')")
+        assert fresh.run("document.querySelector('#ask').hidden")
+        fresh.open("about:blank")
+
+
+def test_integer_times_and_no_top_query(fresh, tmp_path):
+    with served(stores.ports(tmp_path / "store").path) as address:
+        fresh.open(address)
+        fresh.wait("document.querySelector('#hot-empty').innerText.includes('kind = \"top\"')")
+        fresh.wait(f"{OPTION.format('trend-chart')}.xAxis[0].type === 'value'")
+        assert [*text(fresh, "#ranges").split()] == ["8", "25", "100", "All"]
+        assert text(fresh, "#fact-time") == "95"
+        fresh.choose("#ask-what", "range")
+        fresh.choose("#ask-when", "window")
+        fresh.click("#ask button")
+        assert "About 5 rows had a key from 0 to 1023" in fresh.wait("document.querySelector('#answer .said')?.innerText")
+        fresh.open("about:blank")
+
+
+def test_it_comes_back_when_the_service_does(browser, tmp_path):
+    traffic = Traffic(tmp_path / "store", batches=3)
+    with served(traffic.store.path) as address:
+        browser.open(address)
+        browser.wait(DRAWN)
+    browser.wait("document.querySelector('#live').dataset.state === 'lost'")
+    traffic.step()
+    with served(traffic.store.path, port=urlsplit(address).port):
+        browser.wait("document.querySelector('#fact-batch').innerText.startsWith('batch 3,')")
+        browser.wait(DRAWN)
+        browser.open("about:blank")

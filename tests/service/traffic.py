@@ -1,0 +1,132 @@
+"""Web traffic as a pipeline leaves it in a store, made without Spark: for tests that look at the page.
+
+Every answer comes from a real sketch, and the rows are kept, so that the truth is known as well.
+"""
+
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+
+import lately as lt
+from lately.store import Store
+
+SITES = ("austin", "lima", "mumbai", "nairobi", "oslo", "paris", "sydney", "tokyo")
+PATHS = ["/", "/cart", "/login", "/search", *(f"/shop/{i}" for i in range(60)), "/tickets/cup-final"]
+SHARES = (np.arange(len(PATHS)) + 1.5) ** -1.1
+GUARANTEE = {"eps": 0.01, "delta": 0.01}
+STEP = 5
+TOP, TIMES, JOINS = "topk eps=0.01", "quantiles eps=0.01", "ecm inner eps=0.01"
+ABOUT = {
+    "lately": lt.__version__,
+    "name": "web traffic",
+    "moment": "timestamp",
+    "keys": "text",
+    "window": {"length": "1h", "tick": "1s", "lateness": "30s"},
+    "guarantee": GUARANTEE,
+    "queries": [
+        {"name": "hot pages", "kind": "top", "last": "10m", "by": "all", "where": None, "k": 12, "sketches": [TOP]},
+        {"name": "hot by site", "kind": "top", "last": "10m", "by": "site", "where": None, "k": 3, "sketches": [TOP]},
+        {"name": "latency", "kind": "quantiles", "last": "5m", "by": "all", "where": None, "sketches": [TIMES]},
+        {"name": "skew", "kind": "self-join", "last": "10m", "by": "all", "where": None, "sketches": [JOINS]},
+    ],
+    "monitors": [{"name": "flood", "kind": "frequent", "tau": 2000.0, "last": "10m"}],
+    "sketches": {
+        name: {"kind": name.split()[0], "where": None, "query": "inner" if name == JOINS else None, **GUARANTEE}
+        for name in (TOP, TIMES, JOINS)
+    },
+    "keep": None,
+    "stored": "always",
+}
+
+
+def new_sketches():
+    return {
+        TOP: lt.TopK(window="1h", k=20, **GUARANTEE),
+        TIMES: lt.Quantiles(window="1h", lo=0, hi=10_000, resolution=1, outside="clip", **GUARANTEE),
+        JOINS: lt.EcmSketch(window="1h", query="inner", **GUARANTEE),
+    }
+
+
+class Traffic:
+    """A stream of so many rows a batch and site, whose newest row is never ahead of the clock."""
+
+    def __init__(self, path, batches, rows=60, *, store_sketches=True):
+        self.store = Store(str(path))
+        self.store.prepare()
+        self.store.describe(ABOUT if store_sketches else ABOUT | {"stored": "never"})
+        self.rows, self.batch, self.store_sketches = rows, 0, store_sketches
+        self.start = datetime.now(UTC).replace(microsecond=0) - timedelta(seconds=STEP * batches)
+        self.random = np.random.default_rng(8)
+        self.all, self.sites = new_sketches(), {site: new_sketches() for site in SITES}
+        self.seen = []
+        for done in range(batches):
+            self.step(keep=done == batches - 1)
+
+    def truth(self, key, last=600):
+        """How often a key really came in the last so many seconds."""
+        now = self.seen[-1][1]
+        return sum(1 for seen, time in self.seen if seen == key and time > now - timedelta(seconds=last))
+
+    def step(self, alerts=(), keep=True):
+        """One batch more, with these alerts (item, raised); ``keep``: with the sketches, as far as they are stored at all."""
+        times = [self.start + timedelta(seconds=STEP * self.batch + second) for second in range(STEP)]
+        column = np.sort(self.random.integers(0, STEP, self.rows))
+        for number, site in enumerate(SITES):
+            keys = [PATHS[i] for i in self.random.choice(len(PATHS), self.rows // (1 + number), p=SHARES / SHARES.sum())]
+            values = self.random.gamma(2, 40, len(keys)).round()
+            at = [times[i] for i in column[-len(keys) :]]
+            self.seen += zip(keys, at, strict=True)
+            self._grow(self.sites[site], keys, values, at)
+        fresh = self.seen[-sum(self.rows // (1 + number) for number in range(len(SITES))) :]
+        fresh.sort(key=lambda row: row[1])
+        self.seen[-len(fresh) :] = fresh
+        values = self.random.gamma(2, 40, len(fresh)).round()
+        self._grow(self.all, [key for key, _ in fresh], values, [time for _, time in fresh])
+        self._put(fresh, alerts, keep and self.store_sketches)
+        self.batch += 1
+
+    @staticmethod
+    def _grow(sketches, keys, values, times):
+        for name, sketch in sketches.items():
+            sketch.update(values if name == TIMES else keys, times)
+
+    def _put(self, fresh, alerts, keep):
+        now, batch = self.seen[-1][1], self.batch
+        base = {"time": now, "batch": batch, "site": None, "item": None}
+        rows = [
+            base | {"query": "hot pages", "item": key, **numbers(count)} for key, count in self.all[TOP].top(12, last="10m")
+        ]
+        for site, sketches in self.sites.items():
+            found = sketches[TOP].top(3, last="10m")
+            rows += [base | {"query": "hot by site", "site": site, "item": key, **numbers(count)} for key, count in found]
+        found = self.all[TIMES].quantile([0.5, 0.95, 0.99], last="5m")
+        rows += [base | {"query": "latency", "item": f"{q:g}", **numbers(value)} for q, value in found]
+        rows.append(base | {"query": "skew", **numbers(self.all[JOINS].self_join(last="10m"))})
+        self.store.put("answers", batch, rows)
+        if alerts:
+            told = {"monitor": "flood", "value": 2100.0, "low": 1950.0, "high": 2200.0, "confidence": 0.9}
+            self.store.put(
+                "alerts", batch, [{"time": now, "batch": batch, "item": i, "raised": up, **told} for i, up in alerts]
+            )
+        if keep:
+            for site, sketches in self.sites.items():
+                told = {"version": batch, "time": now, "site": site}
+                blobs = [
+                    told | {"sketch": name, "kind": name.split()[0], "blob": sketch.to_bytes()}
+                    for name, sketch in sketches.items()
+                ]
+                self.store.put("sketches", batch, blobs, part=site)
+        counts = {"rows": len(fresh) + 3, "counted": len(fresh), "late": 2, "rejected": 1, "sites": len(SITES)}
+        state = sum(sketch.nbytes for sketches in self.sites.values() for sketch in sketches.values())
+        sent = {"shipped_bytes": 3_000, "monitor_bytes": 40 * (batch % 3), "everything_bytes": 38 * len(fresh)}
+        took = {"began": now + timedelta(seconds=1), "seconds": 0.4 + 0.1 * float(self.random.random())}
+        self.store.put("runs", batch, [{"batch": batch, "time": now, "state_bytes": state, **took, **counts, **sent}])
+
+
+def numbers(estimate):
+    return {
+        "value": float(estimate.value),
+        "low": float(estimate.low),
+        "high": float(estimate.high),
+        "confidence": estimate.confidence,
+    }

@@ -1,0 +1,147 @@
+"""Stores made without Spark: events of some sites, the sketches of them, and what is exactly true of them."""
+
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+
+import lately as lt
+from lately.store.store import Store
+from lately.store.tables import MOMENTS
+
+WINDOW = 1000
+SURE = 1e-7  # so small that what is likely can be taken for certain
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+SKETCHES = {
+    "ecm fine": ("ecm", {"eps": 0.02, "delta": SURE}),
+    "ecm coarse": ("ecm", {"eps": 0.2, "delta": SURE}),
+    "ecm inner": ("ecm", {"eps": 0.1, "delta": SURE, "query": "inner"}),
+    "topk": ("topk", {"k": 1, "eps": 0.05, "delta": SURE}),
+    "quantiles": ("quantiles", {"eps": 0.05, "delta": SURE, "lo": 0, "hi": 500, "resolution": 1}),
+    "dyadic": ("dyadic", {"eps": 0.05, "delta": SURE, "universe": 64}),
+    "ecm inner where even": ("ecm", {"eps": 0.1, "delta": SURE, "query": "inner"}),
+    "ecm inner where odd": ("ecm", {"eps": 0.1, "delta": SURE, "query": "inner"}),
+}
+WHERE = {"ecm inner where even": lambda times: times % 2 == 0, "ecm inner where odd": lambda times: times % 2 == 1}
+CLASSES = {"ecm": lt.EcmSketch, "topk": lt.TopK, "quantiles": lt.Quantiles, "dyadic": lt.Dyadic}
+QUERIES = [
+    {"name": "hot", "kind": "top", "last": None, "by": "all", "sketches": ["topk"]},
+    {"name": "funnel", "kind": "counts", "last": None, "by": "all", "sketches": ["ecm coarse"]},
+    {"name": "pairs", "kind": "join", "sketches": ["ecm inner where even", "ecm inner where odd"]},
+    {"name": "slow", "kind": "quantiles", "sketches": ["quantiles"]},
+    {"name": "longest", "kind": "exact", "sketches": []},
+    {"name": "new", "kind": "top", "sketches": ["topk that is not there yet"]},
+]
+
+
+def about(moment="integer", keys="integer", names=SKETCHES):
+    """What a pipeline would write of these sketches."""
+    told = {}
+    for name in names:
+        kind, options = SKETCHES[name]
+        query = options.get("query", "point") if kind == "ecm" else None
+        where = name.partition(" where ")[2] or None
+        told[name] = {"kind": kind, "where": where, "eps": options["eps"], "delta": options["delta"], "query": query}
+    window = {"length": WINDOW if moment == "integer" else f"{WINDOW}s", "tick": None, "lateness": None}
+    return {
+        "lately": "0.1.0",
+        "name": "shop",
+        "moment": moment,
+        "keys": keys,
+        "window": window,
+        "queries": QUERIES,
+        "monitors": [{"name": "rush", "kind": "count"}],
+        "sketches": told,
+    }
+
+
+class Made:
+    """A store with events at sites: integer keys below 64 (or the same as text), at integer times (or that many seconds)."""
+
+    def __init__(self, path, moment="integer", keys="integer", names=SKETCHES, lateness=None):
+        self.moment, self.keys, self.names, self.lateness = moment, keys, names, lateness
+        self.store = Store(str(path), MOMENTS[moment])
+        self.store.describe(about(moment, keys, names))
+        self.events = {}
+        self.sketches = {}
+
+    def time(self, tick):
+        return tick if self.moment == "integer" else START + timedelta(seconds=tick)
+
+    def length(self, ticks):
+        return ticks if ticks is None or self.moment == "integer" else f"{ticks}s"
+
+    def key(self, key):
+        return key if self.keys == "integer" else f"/page/{key}"
+
+    def add(self, site, keys, times):
+        """More events of a site, in the order of time."""
+        keys, times = np.asarray(keys), np.asarray(times)
+        before = self.events.get(site, (np.empty(0, np.int64),) * 2)
+        self.events[site] = np.concatenate((before[0], keys)), np.concatenate((before[1], times))
+        made = self.sketches.setdefault(site, {})
+        for name in self.names:
+            kind, options = SKETCHES[name]
+            if name not in made:
+                window = WINDOW if self.moment == "integer" else f"{WINDOW}s"
+                made[name] = CLASSES[kind](window=window, lateness=self.lateness, **options)
+            chosen = WHERE[name](times) if name in WHERE else np.full(times.size, True)
+            if not chosen.any():
+                continue
+            mine, when = keys[chosen], times[chosen]
+            if kind == "quantiles":
+                mine = 7 * mine
+            elif kind != "dyadic":
+                mine = [self.key(int(key)) for key in mine]
+            made[name].update(mine, when if self.moment == "integer" else [self.time(int(tick)) for tick in when])
+
+    def finish(self, batch, stored=True):
+        """Write a batch as a pipeline would."""
+        time = self.time(self.now)
+        for index, (site, made) in enumerate(sorted(self.sketches.items()) if stored else ()):
+            rows = [
+                {
+                    "version": batch,
+                    "time": time,
+                    "site": site,
+                    "sketch": name,
+                    "kind": SKETCHES[name][0],
+                    "blob": one.to_bytes(),
+                }
+                for name, one in made.items()
+            ]
+            self.store.put("sketches", batch, rows, part=f"{index:05d}")
+        began = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(microseconds=int(np.random.default_rng().integers(10**9)))
+        self.store.put("runs", batch, [{"batch": batch, "time": time, "began": began, "rows": 1, "sites": len(self.events)}])
+
+    @property
+    def now(self):
+        return max(int(times[-1]) for _, times in self.events.values())
+
+    def exact(self, last=None, between=None, sites=None, chosen=None):
+        """How often each key came."""
+        found = Counter()
+        start = self.now - (between[0] if between else WINDOW if last is None else last)
+        stop = self.now - between[1] if between else self.now + 1
+        for site, (keys, times) in self.events.items():
+            if sites is None or site in sites:
+                inside = (times >= start) & (times < stop) & (True if chosen is None else chosen(times))
+                found.update(keys[inside].tolist())
+        return found
+
+
+def filled(path, **options):
+    """Four sites: two that are busy, one that fell silent a while ago, one that has been silent for longer than the window."""
+    made = Made(path, **options)
+    rng = np.random.default_rng(7)
+    for site, (size, start, stop) in {
+        "lima": (900, 1500, 3000),
+        "paris": (1200, 1200, 3000),
+        "quiet": (500, 1900, 2600),
+        "tokyo": (300, 100, 1700),
+    }.items():
+        times = np.sort(rng.integers(start, stop, size))
+        times[-1] = stop - 1 if stop < 3000 else 3000 - (site == "lima")
+        made.add(site, np.minimum(rng.zipf(1.4, size), 63), times)
+    return made
