@@ -120,7 +120,7 @@ def test_tables_say_what_is_asked_and_how_sure_it_is(shop):
     assert [len(bar) for bar in bars] == sorted((len(bar) for bar in bars), reverse=True)
     assert ["2026-01-01 00:19:59", "rush", "–", "raised", "120", "110 … ∞", "99%"] in cells_of(ask(shop, "alerts").stdout)
     runs = cells_of(ask(shop, "runs").stdout)
-    assert runs[0] == ["0", "2026-01-01 00:09:59", "1,800", "7", "3", "3", "0.25", "29.3 KiB", "2.0 KiB", "87.9 KiB"]
+    assert runs[0] == ["0", "2026-01-01 00:09:59", "1,800", "7", "3", "0.25", "2.0 KiB", "87.9 KiB"]
     assert "[red]/odd\\x1b[2J" in ask(shop, "top").stdout
 
 

@@ -89,6 +89,12 @@ def test_many_keys(shop):
         assert_about(row["estimate"], truth(10, sites=("lima", "paris"))[row["key"]])
 
 
+def test_a_body_is_json_whatever_the_client_calls_it(shop):
+    headers = {"Content-Type": "application/x-www-form-urlencoded"}  # as curl -d says
+    found = shop.post("/api/counts", content=b'{"keys": ["/cart"]}', headers=headers)
+    assert (found.status_code, [row["key"] for row in found.json()["rows"]]) == (200, ["/cart"])
+
+
 def test_ten_thousand_keys(shop):
     found = shop.post("/api/counts", json={"keys": [f"/{i}" for i in range(9_999)] + ["/cart"], "from": "1h", "to": "0s"})
     assert found.status_code == 200
@@ -167,7 +173,7 @@ def test_history_is_oldest_first(shop):
     found = get(shop, "history", query="hot", item="/cart")
     assert (found["query"], found["item"], found["site"]) == ("hot", "/cart", None)
     assert [(row["batch"], row["value"]) for row in found["rows"]] == [(0, 4.0), (1, 5.0), (2, 6.0)]
-    assert list(found["rows"][0]) == ["time", "batch", "value", "low", "high", "confidence"]
+    assert list(found["rows"][0]) == ["time", "batch", "site", "item", "value", "low", "high", "confidence"]
     assert [row["batch"] for row in get(shop, "history", query="hot", limit=2)["rows"]] == [1, 2]
     assert get(shop, "history", query="slow", site="lima")["rows"][0]["value"] == 25.0
     assert get(shop, "history", query="hot", item="/nowhere")["rows"] == []

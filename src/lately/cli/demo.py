@@ -13,7 +13,6 @@ from rich.text import Text
 
 import lately as lt
 from lately.cli import shown
-from lately.cli.run import _screen
 from lately.cli.shown import Json, one_line_errors, print_json
 
 #: How long it lasts where nobody watches and nobody says.
@@ -87,7 +86,7 @@ def _shown(on: Any, show: Any, opens: bool, as_json: bool) -> int | None:
     """Run it and show what there is to see; returns the signal that stopped it."""
     from lately.core.jit import is_cold
 
-    screen = _screen()
+    screen = shown.screen()
     live = screen.is_terminal and not as_json
 
     def ready(url: str) -> None:
@@ -98,7 +97,8 @@ def _shown(on: Any, show: Any, opens: bool, as_json: bool) -> int | None:
 
     def told(done: Any) -> None:
         if not live and not as_json:
-            screen.print(Text(show.line(on)), soft_wrap=True)
+            for line in (show.line(on), *show.alarms(done)):
+                screen.print(Text(line), soft_wrap=True)
 
     does = "starting Spark"
     if is_cold():

@@ -12,7 +12,7 @@ from lately.store.questions import Questions
 from lately.store.view import View
 
 _ANSWER = ("query", "site", "item", "value", "low", "high", "confidence")
-_HISTORY = ("time", "batch", "value", "low", "high", "confidence")
+_HISTORY = ("time", "batch", "site", "item", "value", "low", "high", "confidence")
 
 
 class Local:

@@ -93,10 +93,10 @@ def range_(
     last: Last = None, start: From = None, end: To = None, site: Site = None, of: Of = None,
     store: Store = None, url: Url = None, as_json: Json = False,
 ) -> None:  # fmt: skip
-    """How many arrivals had a key from LO to HI, both included; keys are integers then."""
+    """How many arrivals had a key from LO to HI, both included; of a query for quantiles, a value."""
     asked = _asked(last, start, end, site, of)
     said = _answer(store, url, lambda who: who.count_range(lo, hi, asked))
-    _show(said, as_json, lambda: _one(f"{lo} … {hi}", ("keys", "count"), ("arrivals", asked.words()), said))
+    _show(said, as_json, lambda: _one(f"{lo} … {hi}", ("keys or values", "count"), ("arrivals", asked.words()), said))
 
 
 @app.command("self-join")

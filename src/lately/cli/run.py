@@ -1,6 +1,5 @@
 """``lately run``: a pipeline on Spark, watched while it runs."""
 
-import os
 import signal
 import sys
 import tempfile
@@ -9,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console, Group
+from rich.console import Group
 from rich.live import Live
 from rich.progress import BarColumn, Progress, SpinnerColumn, TimeElapsedColumn
 from rich.text import Text
@@ -64,7 +63,7 @@ def _run(pipeline: Any, as_json: bool, quiet: bool) -> int | None:
 
     is_batch = pipeline.config.source.mode == "batch"
     watched = Watched(pipeline.config.name, pipeline.config.source.mode == "continuous")
-    log, screen = Path(tempfile.mkstemp(prefix="lately-run-", suffix=".log")[1]), _screen()
+    log, screen = Path(tempfile.mkstemp(prefix="lately-run-", suffix=".log")[1]), shown.screen()
     live = screen.is_terminal and not quiet
     said = False
 
@@ -115,12 +114,3 @@ def _run(pipeline: Any, as_json: bool, quiet: bool) -> int | None:
     else:
         shown.out.print(*watched.tables(), Text(f"{watched.summary()}; answers are in {pipeline.config.store.path}"))
     return stopped
-
-
-def _screen() -> Console:
-    """The terminal, also while what is started writes elsewhere."""
-    try:
-        same = sys.stderr.fileno() == 2
-    except OSError:
-        same = False
-    return Console(file=os.fdopen(os.dup(2), "w")) if same and shown.err.is_terminal else shown.err

@@ -1,6 +1,7 @@
 """What the commands share: the two consoles, ``--json``, and errors in one line."""
 
 import json
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,6 +31,15 @@ def one_line_errors(between: str = " ") -> Iterator[None]:
         return
     print("lately:", between.join(message.splitlines()), file=sys.stderr)
     raise typer.Exit(1)
+
+
+def screen() -> Console:
+    """The terminal, also while what is started writes elsewhere."""
+    try:
+        same = sys.stderr.fileno() == 2
+    except OSError:
+        same = False
+    return Console(file=os.fdopen(os.dup(2), "w")) if same and err.is_terminal else err
 
 
 def print_json(data: Any) -> None:

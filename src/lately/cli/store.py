@@ -125,7 +125,10 @@ def tidy(
     if as_json:
         print_json({"store": store} | asdict(done))
         return
-    print(f"{done.merged:,} small files became {done.into:,}; {done.expired:,} old ones are gone.")
+    if done.merged or done.expired:
+        print(f"{done.merged:,} small files became {done.into:,}; {done.expired:,} old ones are gone.")
+    else:
+        print("Nothing to do.")
     for name in done.unreadable:
         shown.out.print(
             tables.plain(f"{name} cannot be read and was left alone; run lately store check {store}"), soft_wrap=True

@@ -164,13 +164,13 @@ def alerts(rows: Iterable[Row]) -> list[RenderableType]:
 
 def runs(rows: Iterable[Row]) -> list[RenderableType]:
     """The batches of the pipeline, newest last."""
-    numbers = ("rows", "late", "rejected", "sites", "seconds", "state", "shipped", "instead of")
-    table = _table(("batch", "up to"), numbers, ())
+    numbers = ("rows", "late", "rejected", "seconds", "sent", "instead of")
+    table = _table((), ("batch", "up to", *numbers), ())
     for row in rows:
         table.add_row(
-            str(row["batch"]), when(row["time"]), *(number(row[name]) for name in ("rows", "late", "rejected", "sites")),
+            str(row["batch"]), when(row["time"]), *(number(row[name]) for name in ("rows", "late", "rejected")),
             "–" if row["seconds"] is None else f"{row['seconds']:.2f}",
-            *(_size(row[f"{name}_bytes"]) for name in ("state", "shipped", "everything")),
+            *(_size(row[f"{name}_bytes"]) for name in ("shipped", "everything")),
         )  # fmt: skip
     return [_title("batches, newest last"), table] if table.row_count else [Text("No batches so far.")]
 

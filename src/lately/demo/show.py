@@ -12,6 +12,7 @@ from rich.text import Text
 from lately.core.words import size
 from lately.demo.asks import FLOOD
 from lately.demo.stage import Demo
+from lately.spark.pipeline import Done
 from lately.spark.shown import number
 
 _BAR = 28
@@ -93,6 +94,12 @@ def lag(demo: Demo) -> float:
 def line(demo: Demo) -> str:
     """Where the demo is, for a screen that only scrolls."""
     return f"{demo.watched.line(datetime.now(UTC))}; {demo.story.chapter(demo.second)}"
+
+
+def alarms(done: Done) -> list[str]:
+    """What has passed its line in a batch, in either direction."""
+    lines = {True: "is over its line", False: "is below its line again"}
+    return [f"demo: {row['monitor']} {lines[row['raised']]}" for row in done.alerts]
 
 
 # -- at the end ------------------------------------------------------------------------------------------------------------

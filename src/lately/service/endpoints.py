@@ -22,7 +22,7 @@ STATIC = Path(__file__).parent / "static"
 #: The most rows of one answer.
 MOST_ROWS = 10_000
 _ANSWER = ("query", "site", "item", "value", "low", "high", "confidence")
-_HISTORY = ("time", "batch", "value", "low", "high", "confidence")
+_HISTORY = ("time", "batch", "site", "item", "value", "low", "high", "confidence")
 
 
 def _asking(request: Request) -> Asking:

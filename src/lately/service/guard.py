@@ -103,6 +103,9 @@ class Guard:
             self._check(scope)
             if _has_body(scope):
                 receive = await _whole_body(receive)
+                # All bodies are JSON, whatever a client says that does not know; curl says that it is a form.
+                others = [(name, value) for name, value in scope["headers"] if name != b"content-type"]
+                scope = {**scope, "headers": [*others, (b"content-type", b"application/json")]}
             await self._app(scope, receive, sending)
         except RefusalError as refusal:
             await refusal.answer()(scope, receive, sending)

@@ -226,6 +226,8 @@ class AnswerRows(Answer):
 class HistoryRow(Answer):
     time: Time
     batch: int
+    site: str | None
+    item: str | None
     value: Number
     low: Number
     high: Number

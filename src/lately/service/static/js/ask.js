@@ -43,6 +43,8 @@ function update() {
   form.left.hidden = form.right.hidden = false;
   const asof = about.asof ? `, as of ${clock(about.asof)}` : "";
   say("ask-hint", `anything in the last ${about.window.length}${asof}`);
+  // What a query asks for is a range that makes sense here; whatever is typed stays.
+  form.last.value ||= about.queries.find((query) => query.last)?.last ?? about.window.length;
   if (!place.childElementCount) place.append(el("p", { class: "asof" }, "Every answer comes with its bounds and how sure they are."));
   fields();
 }

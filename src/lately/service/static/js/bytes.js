@@ -22,7 +22,7 @@ function update() {
   }));
   const sent = sentBytes(runs), everything = sum(runs, "everything_bytes");
   empty("bytes-empty", runs.length ? "" : "Nothing was sent yet.", "bytes-chart", "bytes-said");
-  byId("bytes-said").replaceChildren(bytes(sent), " ", el("small", {}, `sent; every row would be ${bytes(everything)}: ${saving(sent, everything)}`));
+  byId("bytes-said").replaceChildren(bytes(sent), " ", el("small", {}, everything ? `sent; every row would be ${bytes(everything)}: ${saving(sent, everything)}` : "sent"));
   byId("bytes-said").title = `${full(sent)} bytes sent, ${full(everything)} bytes for every row`;
   chart.draw();
 }
