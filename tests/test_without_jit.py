@@ -24,7 +24,16 @@ LONG = (
 
 
 #: Files whose streams are long throughout; what they test runs without a compiler in the laws.
-STREAMS = ("test_tally", "test_dyadic", "test_candidates", "test_quantiles", "test_topk", "guesses", "takes_little")
+STREAMS = (
+    "test_tally",
+    "test_dyadic",
+    "test_candidates",
+    "test_quantiles",
+    "test_topk",
+    "test_ranged",
+    "guesses",
+    "takes_little",
+)
 
 
 @pytest.mark.parametrize(
@@ -33,7 +42,7 @@ STREAMS = ("test_tally", "test_dyadic", "test_candidates", "test_quantiles", "te
         ("counters", (*LONG, "loses_nothing and randwave", "batches and randwave", "rebasing and randwave", "test_shared")),
         ("sketches", (*LONG, "within_the_plan", "long_range", *STREAMS)),
         ("laws", (*LONG, "randwave", "commutes", "disjoint")),
-        ("monitor", ("test_message_counts", "test_simulation", "test_frequent", "test_distcm")),
+        ("monitor", ("test_message_counts", "test_simulation", "test_frequent", "test_distcm", "test_stored", "test_truth")),
         ("exact", ("long_stream", "do_not_leak", "wild_values", "test_user_aggregates", "test_planner", "user_")),
     ],
 )

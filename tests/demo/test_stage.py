@@ -5,13 +5,16 @@ import socket
 import subprocess
 import sys
 import tempfile
+import urllib.request
 from pathlib import Path
 
 import pytest
 from cli_cases import assert_refused, run
 
+from lately.core.errors import LatelyError
 from lately.demo.stage import Demo
 from lately.demo.web import Web
+from lately.store import Store
 
 pytestmark = pytest.mark.usefixtures("wide_and_plain")
 
@@ -71,3 +74,22 @@ def test_leaving_no_trace():
         assert folder.is_dir()
         assert folder.parent == Path(tempfile.gettempdir())
     assert not folder.exists()
+
+
+def test_a_port_that_somebody_takes_before_the_service_starts_is_no_trouble(tmp_path):
+    store = Store(str(tmp_path))
+    store.prepare()
+    store.describe({"name": "shop", "moment": "timestamp", "queries": []})
+    chosen, asked = Web(), Web(0)
+    asked._asked = asked._port
+    with socket.socket() as one, socket.socket() as two:
+        for taken, web in ((one, chosen), (two, asked)):
+            taken.bind(("127.0.0.1", web._port))
+            taken.listen()
+        with pytest.raises(LatelyError, match="taken"):
+            asked.start(store.path)
+        before = chosen.url
+        chosen.start(store.path)
+    assert chosen.url != before
+    assert urllib.request.urlopen(f"{chosen.url}api/health", timeout=20).status == 200
+    chosen.stop()

@@ -3,7 +3,7 @@
 import socket
 import threading
 
-from lately.core.errors import InputError
+from lately.core.errors import InputError, LatelyError
 from lately.service import serve
 
 _HOST = "127.0.0.1"
@@ -15,7 +15,7 @@ class Web:
     """A port that is tried at once, so that a taken one is told before anything begins; later the service on it."""
 
     def __init__(self, port: int | None = None) -> None:
-        self._port = _free(port)
+        self._asked, self._port = port, _free(port)
         self._stop, self._ready = threading.Event(), threading.Event()
         self._thread: threading.Thread | None = None
         self._failure: Exception | None = None
@@ -30,10 +30,24 @@ class Web:
 
     def start(self, store: str) -> None:
         """Serve a store; returns when there are answers."""
+        try:
+            self._serve(store, self._port)
+        except LatelyError:
+            if self._asked is not None:
+                raise
+            self._serve(store, 0)  # somebody else was faster, and any will do
+
+    def _serve(self, store: str, port: int) -> None:
+        self._ready.clear()
+        self._failure = None
+
+        def ready(port: int) -> None:
+            self._port = port
+            self._ready.set()
 
         def run() -> None:
             try:
-                serve(store, _HOST, self._port, ready=lambda port: self._ready.set(), stop=self._stop)
+                serve(store, _HOST, port, ready=ready, stop=self._stop)
             except Exception as error:
                 self._failure = error
             self._ready.set()
