@@ -23,7 +23,7 @@ demo: .venv/.installed  ## see it work: a live stream, a local Spark, a dashboar
 	@$(BIN)/lately demo $(ARGS)
 
 test: .venv/.installed  ## run the tests
-	@$(BIN)/python -m pytest -n auto --dist loadgroup $(ARGS)
+	@$(BIN)/python -m pytest -n auto --dist loadfile $(ARGS)
 
 lint: .venv/.installed  ## style, types, import layers
 	$(BIN)/ruff check .

@@ -15,7 +15,7 @@ from cli_cases import run
 from lately.demo.asks import FLOOD
 from lately.demo.show import sentences, summary
 
-pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.usefixtures("wide_and_plain")]
+pytestmark = pytest.mark.usefixtures("wide_and_plain")
 
 COMMAND = [sys.executable, "-m", "lately.cli", "demo"]
 

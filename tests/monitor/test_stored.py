@@ -242,7 +242,6 @@ def met():
     return {}
 
 
-@pytest.mark.xdist_group("long runs")
 @in_every_way
 def test_restored_in_a_long_run(kind, scheme, flush, met):
     monitor = watch(kind, scheme, flush)
@@ -251,7 +250,6 @@ def test_restored_in_a_long_run(kind, scheme, flush, met):
     met[kind, scheme, flush] = networks[0].met
 
 
-@pytest.mark.xdist_group("long runs")
 def test_the_long_runs_met_every_moment(met):
     """What is tested above is tested in every state, at least once for every scheme that has it."""
     seen = {scheme: sum((of for (_, name, _), of in met.items() if name == scheme), Counter()) for _, scheme, _ in COMBINATIONS}

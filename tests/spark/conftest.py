@@ -1,17 +1,9 @@
-"""One Spark session for all tests of Spark; it takes seconds to start, so nothing may stop it."""
+"""One Spark session for all tests of a process; it takes seconds to start, so nothing may stop it."""
 
 import shutil
 import tempfile
-from pathlib import Path
 
 import pytest
-
-
-def pytest_collection_modifyitems(items):
-    """Keep the tests of Spark in one process, where several share the work: a session is dear."""
-    for item in items:
-        if item.path.is_relative_to(Path(__file__).parent):
-            item.add_marker(pytest.mark.xdist_group("spark"))
 
 
 @pytest.fixture(scope="session")
