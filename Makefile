@@ -2,7 +2,7 @@
 # `make test PYTHON=/path/to/python3` picks the interpreter; `make test ARGS="-k wave"` hands options on to pytest.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint doctest check bench soak clean
+.PHONY: help demo test lint doctest check bench soak fuzz clean
 
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
@@ -41,6 +41,11 @@ bench: .venv/.installed  ## measure speed, size and error
 
 soak: .venv/.installed  ## run the slow tests
 	@LATELY_SOAK=1 $(BIN)/python -m pytest -m slow $(ARGS)
+
+# `make fuzz SECONDS=1200 ARGS=tests/exact` explores one folder for twenty minutes; SEED=… repeats a round that failed.
+SECONDS ?= 600
+fuzz: .venv/.installed  ## run the property tests with new seeds
+	@$(BIN)/python tests/fuzz.py --seconds $(SECONDS) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 clean:  ## remove .venv, caches and build output
 	@rm -rf .venv .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache build dist

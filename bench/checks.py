@@ -113,7 +113,7 @@ def _anew(layout: Layout, hashes: Hashes, ticks: Ints, times: int) -> Callable[[
     def counts() -> Any:
         assert isinstance(drift, WindowDrift)
         assert drift.now is not None
-        return drift._waves.all_since(max(drift.now - drift._origin - WINDOW, 1))
+        return drift._waves.all_since(max(drift.now - drift._origin - WINDOW + 1, 1))
 
     def numbers() -> Any:
         if layout.window is None:

@@ -82,7 +82,7 @@ class _Truth:
 
     def counts(self, stop: int, last: int) -> tuple[Any, Ints]:
         if (stop, last) not in self._counted:
-            start = int(np.searchsorted(self.times[:stop], self.times[stop - 1] - last))
+            start = int(np.searchsorted(self.times[:stop], self.times[stop - 1] - last, "right"))
             self._counted[stop, last] = self.data.exact(slice(start, stop))
         return self._counted[stop, last]
 

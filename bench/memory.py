@@ -25,7 +25,7 @@ def run(options: Options) -> Report:
     if data.seconds is not None:
         ticks["ts"] = data.seconds
     for tick, times in ticks.items():
-        live = int(times.size - np.searchsorted(times, times[-1] - WINDOW))
+        live = int(times.size - np.searchsorted(times, times[-1] - WINDOW, "right"))
         for counter in ("wave", "exphist", "randwave", "exact"):
             options.tell(f"{counter}, one tick per {tick}")
             # Randomized waves take milliseconds per thousand rows: in a quick look they get a part of the window.

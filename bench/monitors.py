@@ -192,7 +192,7 @@ class _Replay:
         keys, seconds, known = self._events.keys, self._events.seconds, self._exact
         for event, _, said, _, _ in done.history:
             if event not in known:
-                start = int(np.searchsorted(seconds, seconds[event - 1] - self._window))
+                start = int(np.searchsorted(seconds, seconds[event - 1] - self._window, "right"))
                 counts = np.bincount(keys[start:event]).astype(np.float64)
                 known[event] = float((counts**2).sum()), float(event - start) ** 2
             yield abs(said.value - known[event][0]) / known[event][1]

@@ -60,7 +60,7 @@ print(peak() - before)
 PEAK_OF_EXACT = f"""{PEAK}
 import polars as pl
 def top(frame):
-    since = frame["ts"].search_sorted(frame["ts"][-1] - {LAST}, side="left")
+    since = frame["ts"].search_sorted(frame["ts"][-1] - {LAST}, side="right")
     return frame.slice(since).group_by("key").len().top_k({K}, by="len")
 top(pl.DataFrame({{"ts": [1, 2], "key": ["a", "b"]}}))
 before = peak()
@@ -143,7 +143,7 @@ def _top(report: Report, options: Options, data: Stream, times: Ints) -> None:
     sketch = lt.TopK(phi=PHI, window=WINDOW, eps=EPS, delta=DELTA)
     for rows in data.batches():
         sketch.update(data.keys(rows), times[rows])
-    first, recent = np.searchsorted(times, times[-1] - np.array([WINDOW, LAST])).tolist()
+    first, recent = np.searchsorted(times, times[-1] - np.array([WINDOW, LAST]), "right").tolist()
     keys, counts = data.exact(slice(recent, None))
     truth = dict(zip(keys.to_pylist(), counts.tolist(), strict=True))
     arrivals, hundredth = len(data) - recent, sorted(counts.tolist(), reverse=True)[:K][-1]
@@ -230,7 +230,7 @@ def _after_other_work(ask: Callable[[], object]) -> Callable[[], object]:
 
 
 def _exact_top(frame: Any) -> Any:
-    since = frame["ts"].search_sorted(frame["ts"][-1] - LAST, side="left")
+    since = frame["ts"].search_sorted(frame["ts"][-1] - LAST, side="right")
     return frame.slice(since).group_by("key").len().top_k(K, by="len")
 
 
@@ -252,7 +252,7 @@ def _quantiles(report: Report, options: Options, data: Numbers) -> None:
     lo, hi, resolution = _domain(data.values)
     sketch = _quantiles_sketch(lo, hi, resolution)
     sketch.update(data.values, data.seconds)
-    recent = data.values[np.searchsorted(data.seconds, data.seconds[-1] - WEEK) :]
+    recent = data.values[np.searchsorted(data.seconds, data.seconds[-1] - WEEK, "right") :]
     week, everything = np.sort(recent), np.sort(data.values)
     inside = np.clip(week, lo, hi - resolution / 2)  # what is beyond counts as at the end
     rival = _kll(data.values)

@@ -223,7 +223,7 @@ def _take_own(state: Any, stream: Any, start: int, end: int) -> None:
             elif kind < 2:
                 own[row & mask] = values[row]
                 total += values[row]
-            while own_times[first & mask] < times[row] - ages[w]:
+            while own_times[first & mask] <= times[row] - ages[w]:
                 if kind == 2 and first == splits[w]:
                     for i in range(row - first):
                         own[(row - 1 - i) & mask] = max(own[(row - 1 - i) & mask], own[(row - i) & mask])
@@ -240,7 +240,7 @@ def _take(state: Any, stream: Any, start: int, end: int) -> None:
     kinds, ages, firsts, splits, totals, starts, masks, _, pool = state
     times, prices, volumes = stream
     for w in range(kinds.size):
-        kind, first, total, mask, since = kinds[w], firsts[w], totals[w], masks[w], times[end - 1] - ages[w]
+        kind, first, total, mask, since = kinds[w], firsts[w], totals[w], masks[w], times[end - 1] - ages[w] + 1
         if kind == 2:
             for row in range(start, end):
                 total = max(total, prices[row])
@@ -292,7 +292,7 @@ def _answer(report: Report, data: Trades, kinds: Ints, ages: Ints, ours: _Ours, 
     mine = min(_time(ours, data, [slice(end, end)], update=False) for _ in range(20)) * 1e6
     table = Table(f"all {QUERIES:,} answers once", ANSWERS)
     table.add("lately", mine, 1.0)
-    part = slice(int(np.searchsorted(data.times, data.times[end - 1] - LONGEST)), end)
+    part = slice(int(np.searchsorted(data.times, data.times[end - 1] - LONGEST, "right")), end)
     rows = pa.table({"ts": data.times[part], "price": data.prices[part], "volume": data.volumes[part]})
     for name, connect in {"polars": _by_polars, "duckdb": _by_duckdb}.items():
         try:

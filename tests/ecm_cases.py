@@ -30,4 +30,4 @@ def duration(kind, ticks):
 
 
 def first_tick(kind, twin, age):
-    return twin.now - age + (kind == "arrivals")
+    return twin.now - age + 1

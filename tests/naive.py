@@ -378,9 +378,7 @@ class NaiveWindows:
         if hasattr(older, "n"):
             start, end = (max(len(self.rows) - age, 0) for age in (older.n, newer.n if newer else 0))
             return [row for _, row in self.rows[start:end]]
-        return [
-            row for tick, row in self.rows if self.now - older <= tick and (not newer or tick < self.now - newer)
-        ]  # up to now, now is in
+        return [row for tick, row in self.rows if self.now - older < tick <= self.now - (newer or 0)]
 
     def answer(self, aggregate, last=None, between=None):
         """(value, rows, missing)."""

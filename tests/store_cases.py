@@ -112,7 +112,7 @@ class Made:
                 for name, one in made.items()
             ]
             self.store.put("sketches", batch, rows, part=f"{index:05d}")
-        began = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(microseconds=int(np.random.default_rng().integers(10**9)))
+        began = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(microseconds=batch)
         self.store.put("runs", batch, [{"batch": batch, "time": time, "began": began, "rows": 1, "sites": len(self.events)}])
 
     @property
@@ -122,8 +122,8 @@ class Made:
     def exact(self, last=None, between=None, sites=None, chosen=None):
         """How often each key came."""
         found = Counter()
-        start = self.now - (between[0] if between else WINDOW if last is None else last)
-        stop = self.now - between[1] if between else self.now + 1
+        start = self.now + 1 - (between[0] if between else WINDOW if last is None else last)
+        stop = self.now + 1 - (between[1] if between else 0)
         for site, (keys, times) in self.events.items():
             if sites is None or site in sites:
                 inside = (times >= start) & (times < stop) & (True if chosen is None else chosen(times))

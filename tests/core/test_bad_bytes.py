@@ -42,7 +42,7 @@ _LINEAR = (lt.AmsSketch, lt.FastAmsSketch)
 _WCM = (lt.PerfectCountMin, lt.SimpleCountMin, lt.ProportionalCountMin, lt.SplitterCountMin)
 
 
-def sealed(payload, family, version=1, flags=0, magic=b"LTLY"):
+def sealed(payload, family, version=codec.VERSION, flags=0, magic=b"LTLY"):
     """A payload under a header as docs/format.md has it, with the checksum that belongs there."""
     head = struct.pack("<4sBBHI", magic, version, family, flags, len(payload))
     return head + struct.pack("<I", zlib.crc32(head + payload)) + payload
@@ -206,7 +206,7 @@ def test_unknown_families_are_refused_by_number(family):
 def test_other_versions_flags_and_magic_are_refused_with_what_to_do():
     payload = specimens()["counter-wave-full"][16:]
     assert lt.from_bytes(sealed(payload, 1)).to_bytes()[16:] == payload
-    for version in (0, 2, 255):
+    for version in (0, 3, 255):
         with pytest.raises(lt.FormatError, match=f"version {version}.*upgrade"):
             lt.from_bytes(sealed(payload, 1, version=version))
     with pytest.raises(lt.FormatError, match=r"flags 1.*upgrade"):

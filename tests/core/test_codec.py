@@ -301,7 +301,7 @@ def test_the_header_is_as_documented():
     counter.add(7, 3)
     blob = counter.to_bytes()
     magic, version, family, flags, length, crc = struct.unpack_from("<4sBBHII", blob)
-    assert (magic, version, family, flags, length) == (b"LTLY", 1, 1, 0, len(blob) - 16)
+    assert (magic, version, family, flags, length) == (b"LTLY", 2, 1, 0, len(blob) - 16)
     assert crc == zlib.crc32(blob[:12] + blob[16:])
 
 

@@ -129,10 +129,10 @@ def test_numpy_timedeltas_are_no_integers():
             integers.length(np.timedelta64(5, "s"))
 
 
-def test_a_window_of_arrivals_holds_exactly_so_many():
+def test_a_window_holds_exactly_its_ticks_or_arrivals():
     window = Window.of(lt.arrivals(500))
     assert (window.kind, window.ticks, window.span) == ("arrivals", 500, 499)
-    assert Window.of(500).span == 500
+    assert Window.of(500).span == Window.of("500s").span == 499
 
 
 @pytest.mark.parametrize(

@@ -187,10 +187,10 @@ def test_a_counter_draws_a_part_of_its_window():
     counter.add(range(100))
     ax = counter.plot(last="10s")
     assert ax.lines[0].get_xdata().tolist() == list(range(1, 11))  # no more points than ticks
-    assert ax.lines[0].get_ydata()[-1] == counter.count(last="10s").value == 11
+    assert ax.lines[0].get_ydata()[-1] == counter.count(last="10s").value == 10
     own = mpl.figure.Figure().subplots()
-    assert counter.plot(last="0s", points=1, ax=own) is own
-    assert own.lines[0].get_xydata().tolist() == [[0, 1]]
+    assert counter.plot(last="1s", points=1, ax=own) is own
+    assert own.lines[0].get_xydata().tolist() == [[1, 1]]
 
 
 def test_a_counter_refuses_what_it_cannot_draw():

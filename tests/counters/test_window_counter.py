@@ -27,14 +27,14 @@ def test_answers_bracket_the_truth(counter, stream, window, eps, pieces, shares)
         for tick, count in zip(piece.ticks, piece.weights, strict=True):
             twin.add(tick, None, count)
     older, newer = sorted((int(s * window) for s in shares), reverse=True)
-    exact = twin.since(twin.now - older)
+    exact = twin.since(twin.now - older + 1)
     answer = one.count(last=older)
     assert exact in answer
     assert abs(answer.value - exact) <= eps * exact
     assert answer.confidence == 1
-    inside = exact - (twin.since(twin.now - newer) if newer else 0)
+    inside = exact - (twin.since(twin.now - newer + 1) if newer else 0)
     assert inside in one.count(between=(older, newer))
-    assert twin.since(twin.now - window) in one.count()
+    assert twin.since(twin.now - window + 1) in one.count()
 
 
 @pytest.mark.parametrize("counter", FAMILIES)

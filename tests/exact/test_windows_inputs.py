@@ -20,14 +20,14 @@ TIMES = [10, 11, 11, 13]
 
 def build(**options):
     w = lt.Windows(**({"tick": 1} | options))
-    w.add("volume", lt.sum_("shares"), last=2)
-    w.add("mean", lt.avg("price"), last=3)
-    w.add("high", lt.max_("price"), between=(3, 1))
+    w.add("volume", lt.sum_("shares"), last=3)
+    w.add("mean", lt.avg("price"), last=4)
+    w.add("high", lt.max_("price"), between=(4, 2))
     w.add("median", lt.quantile("shares", 0.5), last=lt.arrivals(3))
-    w.add("rows", lt.count(), last=3)
-    w.add("prices", lt.count("price"), last=3)
+    w.add("rows", lt.count(), last=4)
+    w.add("prices", lt.count("price"), last=4)
     if "lateness" not in options:
-        w.add("busy", lt.count() > 2, per="symbol", last=3)
+        w.add("busy", lt.count() > 2, per="symbol", last=4)
     return w
 
 
@@ -179,8 +179,8 @@ CLOCKS = {
 @pytest.mark.parametrize("times", CLOCKS.values(), ids=CLOCKS)
 def test_times_of_every_kind(times):
     w = lt.Windows()
-    w.add("recent", lt.sum_("shares"), last="2s")
-    w.add("past", lt.sum_("shares"), between=("3s", "2s"))
+    w.add("recent", lt.sum_("shares"), last="3s")
+    w.add("past", lt.sum_("shares"), between=("4s", "3s"))
     w.update({"shares": SHARES}, times)
     assert (w["recent"].value, w["past"].value, w.now) == (150, 100, START + timedelta(seconds=13))
     w.advance(START + timedelta(minutes=1))
@@ -197,7 +197,7 @@ def test_one_time_for_all():
 
 def test_a_tick_is_as_fine_as_times_are_told_apart():
     w = lt.Windows(tick="10ms")
-    w.add("n", lt.count(), last="20ms")
+    w.add("n", lt.count(), last="30ms")
     w.update({}, [0.0, 0.005, 0.012, 0.031, 0.039])
     assert w["n"].value == 3
     assert w.now == datetime(1970, 1, 1, 0, 0, 0, 30_000, tzinfo=UTC)
@@ -236,7 +236,7 @@ def test_a_stream_without_times():
 
 def test_counts_need_no_column():
     w = lt.Windows(tick=1)
-    w.add("n", lt.count(), last=3)
+    w.add("n", lt.count(), last=4)
     w.update({}, [1, 2, 3, 4])
     w.update({"whatever": ["a", "b"]}, [5, 6])
     assert w["n"].value == 4

@@ -163,7 +163,7 @@ class WindowsMachine(RuleBasedStateMachine):
         older = span["last"] if "last" in span else span["between"][0]
         if isinstance(older, lt.arrivals):
             return len(self.twin.rows) - older.n < rows_before or self.lateness > 0
-        return self.twin.now - older <= now_before
+        return self.twin.now - older < now_before
 
 
 class LateMachine(WindowsMachine):

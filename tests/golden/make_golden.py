@@ -14,6 +14,7 @@ import numpy as np
 
 import lately as lt
 from lately.core.codec import VERSION
+from lately.core.durations import Window
 from lately.sketches import candidates
 from lately.sketches.wcm import WcmSketch
 
@@ -157,8 +158,12 @@ def tops(keys, times):
         yield "topk-listed-merged", lt.merge([listed, add(make(window=5_000), keys[:1_000] * 3, times[:1_000] + 700), listed])
 
 
-def answers(thing):
-    """What a sketch says, as JSON holds it: lists of value, low, high."""
+def answers(thing, version=VERSION):
+    """What a sketch says, as JSON holds it: lists of value, low, high.
+
+    Version 1 was asked when windows and ranges of time held both of their ends. The same ticks are one tick more by the
+    count of today, which a window that was read says of itself and a range must be asked for.
+    """
 
     def row(estimate):
         return [estimate.value, estimate.low, estimate.high]
@@ -185,6 +190,9 @@ def answers(thing):
     window = thing.window
     part = {"time": "100s", "integer": 300, "arrivals": 150}[window.kind]
     half = {"time": ("5m", "1m"), "integer": (700, 100), "arrivals": (400, 10)}[window.kind]
+    if version == 1 and window.kind != "arrivals":
+        part, *half = (f"{age} 5s" if window.kind == "time" else age + 1 for age in (part, *half))
+        window = Window(window.kind, window.ticks - 1, window.unit)
     ranges = ({},) if isinstance(thing, WcmSketch) else ({}, {"last": part}, {"between": half})
     said = {"now": str(thing.now), "late": thing.late, "window": repr(window)}
     if isinstance(thing, lt.WindowCounter):

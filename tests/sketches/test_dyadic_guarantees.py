@@ -28,10 +28,10 @@ def test_answers_miss_no_more_often_than_delta(universe):
         sketch.update(stream.cells, stream.ticks)
         rng = np.random.default_rng(seed)
         for question, start, stop in (
-            ({}, now - 30_000, None),
-            ({"last": 3000}, now - 3000, None),
-            ({"last": 150}, now - 150, None),
-            ({"between": (12_000, 4000)}, now - 12_000, now - 4000),
+            ({}, now - 29_999, None),
+            ({"last": 3000}, now - 2999, None),
+            ({"last": 150}, now - 149, None),
+            ({"between": (12_000, 4000)}, now - 11_999, now - 3999),
         ):
             frequencies = frequencies_of(stream, start, stop)
             scale = sum(frequencies_of(stream, start).values())
@@ -58,9 +58,9 @@ def test_a_key_with_a_share_of_just_phi_and_eps_is_listed_for_certain(universe):
         sketch = lt.Dyadic(universe=universe, window=10_000, eps=eps, delta=0.3, seed=1000 * seed)
         sketch.update(keys, np.arange(6000))
         for last in (500, 1777, 5998):
-            found, counts = np.unique(keys[5999 - last :], return_counts=True)
+            found, counts = np.unique(keys[6000 - last :], return_counts=True)
             for key, count in zip(found.tolist(), counts.tolist(), strict=True):
-                share = count / (last + 1)
+                share = count / last
                 if share > 2 * eps:
                     assert key in sketch.heavy_hitters(phi=share - eps, last=last).key.tolist()
                 assert key in sketch.heavy_hitters(at_least=count, last=last).key.tolist()
@@ -78,7 +78,7 @@ def test_light_keys_are_listed_no_more_often_than_delta(universe):
         sketch = lt.Dyadic(universe=universe, window=30_000, eps=eps, delta=delta, seed=1000 * seed)
         sketch.update(stream.cells, stream.ticks)
         for last in (400, 3000, 30_000):
-            frequencies = frequencies_of(stream, now - last)
+            frequencies = frequencies_of(stream, now - last + 1)
             total = sum(frequencies.values())
             found = sketch.heavy_hitters(phi=phi, last=last)
             listed = set(found.key.tolist())
@@ -107,7 +107,7 @@ def test_moments_and_prefixes_miss_no_more_often_than_delta(universe):
         sketch = lt.Dyadic(universe=universe, window=30_000, eps=eps, delta=delta, seed=1000 * seed)
         sketch.update(stream.cells, stream.ticks)
         for last in (400, 30_000):
-            frequencies = frequencies_of(stream, now - last)
+            frequencies = frequencies_of(stream, now - last + 1)
             outside += max(frequencies.values()) not in sketch.largest(last=last)
             outside += second_moment(frequencies) not in sketch.self_join(last=last)
             outside += entropy(frequencies) not in sketch.entropy(last=last)
@@ -162,7 +162,7 @@ def test_merging_as_planned_ends_within_eps(universe, sites, height):
         assert merged.merges == height
         assert merged._parts[0].until.any()  # so many that merging did cost something
         for last in (2000, 20_000, 10**6):
-            frequencies = frequencies_of(stream, now - last)
+            frequencies = frequencies_of(stream, now - last + 1)
             total = sum(frequencies.values())
             off, outside, *_ = asked_once(merged, frequencies, total, rng, {"last": last})
             heavy = merged.heavy_hitters(phi=0.25, last=last)
@@ -192,7 +192,7 @@ def test_merged_sketches_bound_the_union(inputs, window):
     for merged in (flat, chain, lt.from_bytes(flat.to_bytes()), pickle.loads(pickle.dumps(chain))):
         assert merged.now == twin.now
         for last in (window // 3, window):
-            frequencies = twin.frequencies(twin.now - last)
+            frequencies = twin.frequencies(twin.now - last + 1)
             answers = merged.counts(keys, last=last)
             exact = np.array([frequencies[k] for k in keys.tolist()])
             assert (answers.low <= exact).all()

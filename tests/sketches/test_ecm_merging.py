@@ -36,9 +36,9 @@ def test_merged_sketches_bound_the_union(counter, inputs, window):
     for merged in (flat, chain):
         assert merged.now == twin.now
         for last in (window // 3, window):
-            exact = np.array([twin.since(twin.now - last, k) for k in range(20)])
+            exact = np.array([twin.since(twin.now - last + 1, k) for k in range(20)])
             assert (merged.counts(np.arange(20), last=last).high >= exact).all()
-            assert twin.since(twin.now - last) in merged.total(last=last)
+            assert twin.since(twin.now - last + 1) in merged.total(last=last)
 
 
 def test_merging_as_planned_ends_within_eps():
@@ -57,7 +57,7 @@ def test_merging_as_planned_ends_within_eps():
     assert merged.merges == 3
     assert merged.error == pytest.approx(eps)
     for last in (50, 400, 1500):
-        union = sum(np.bincount(s.cells[s.ticks >= merged.now - last], minlength=30) for s in streams_)
+        union = sum(np.bincount(s.cells[s.ticks > merged.now - last], minlength=30) for s in streams_)
         table = count_min({k: int(c) for k, c in enumerate(union)}, merged._words, merged.width).reshape(-1)
         found = merged.extract(last=last).table.reshape(-1)
         assert (np.abs(found - table) <= eps * table).all()

@@ -167,7 +167,7 @@ def at_one_time(build, parts, late, pieces=(), **options):
 def test_the_truth_over_all_sites_lies_within_the_bounds(build, parts, pieces, last, late):
     sites, twin = at_one_time(build, parts, late, pieces)
     age = WINDOW if last is None else last
-    exact = twin.frequencies(twin.now - age)
+    exact = twin.frequencies(twin.now - age + 1)
     known = many([Extract.from_bytes(extract(site, last).to_bytes()) for site in sites])
     everywhere = answering(build(lateness=late), known)
     assert_bounds(everywhere, exact)
@@ -217,7 +217,7 @@ def assert_close(sketch, exact):
 def test_what_is_certain_stays_certain(build, parts, last, late):
     """However little was asked for: no key came more often than ``high`` says."""
     sites, twin = at_one_time(build, parts, late, delta=0.5)
-    exact = twin.frequencies(twin.now - (WINDOW if last is None else last))
+    exact = twin.frequencies(twin.now + 1 - (WINDOW if last is None else last))
     everywhere = answering(build(delta=0.5, lateness=late), many([extract(site, last) for site in sites]))
     high = everywhere.counts(np.arange(KEYS)).high.tolist()
     assert all(exact[key] <= high[key] for key in range(KEYS))
@@ -234,7 +234,7 @@ def test_two_streams_at_many_sites_are_joined(build, parts, others):
         for site in sites:
             site.advance(now)
         pair.append(answering(build(), many([extract(site, 500) for site in sites])))
-        exact.append(twin.frequencies(now - 500))
+        exact.append(twin.frequencies(now - 499))
     joined = pair[0].inner_product(pair[1])
     assert sum(count * exact[1][key] for key, count in exact[0].items()) in joined
 
@@ -261,7 +261,7 @@ def test_a_site_that_has_been_silent_knows_what_it_would_know_had_time_passed(bu
     known, length = extract_at(site, last, now), WINDOW if last is None else last
     if late is None:
         assert known.to_bytes() == extract(moved, last).to_bytes()
-    assert int(stream.weights[stream.ticks >= now - length].sum()) in answering(build(lateness=late), known).total()
+    assert int(stream.weights[stream.ticks > now - length].sum()) in answering(build(lateness=late), known).total()
     if silent > length:
         assert known.to_bytes() == nothing_of(build(lateness=late)).to_bytes()
     assert extract_at(build(), last, now).to_bytes() == nothing_of(build()).to_bytes()

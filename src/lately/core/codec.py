@@ -26,7 +26,8 @@ from lately.core.jit import kernel
 from lately.core.plan import FINEST
 
 MAGIC = b"LTLY"
-VERSION = 1
+#: What is written; every version from 1 on is read.
+VERSION = 2
 _HEADER = struct.Struct("<4sBBHI")
 _CRC = struct.Struct("<I")
 
@@ -120,8 +121,8 @@ def opened(data: bytes | bytearray | memoryview, limit: int | None) -> tuple[int
     magic, version, family, flags, length = _HEADER.unpack_from(view)
     if magic != MAGIC:
         raise FormatError(f"the data starts with {magic!r}, not {MAGIC!r}; it is no sketch of lately")
-    if version != VERSION:
-        raise FormatError(f"the data has format version {version}; this lately reads version {VERSION}: upgrade it")
+    if not 1 <= version <= VERSION:
+        raise FormatError(f"the data has format version {version}; this lately reads versions 1 to {VERSION}: upgrade it")
     if len(view) - size != length:
         raise FormatError(f"the data is {len(view):,} bytes, its header says {length + size:,}; it was cut or padded")
     (crc,) = _CRC.unpack_from(view, _HEADER.size)
@@ -129,7 +130,7 @@ def opened(data: bytes | bytearray | memoryview, limit: int | None) -> tuple[int
         raise FormatError("the checksum does not match; the data was damaged on its way here")
     if flags or family not in _FAMILIES.keys() | OF_MONITORS.keys():
         raise FormatError(f"the data has family {family} and flags {flags}, unknown to this lately: upgrade it")
-    return family, Reader(view[size:], max(LIMIT, 32 * len(view)) if limit is None else limit)
+    return family, Reader(view[size:], max(LIMIT, 32 * len(view)) if limit is None else limit, version)
 
 
 def from_trusted_bytes(data: bytes) -> Any:
@@ -224,8 +225,8 @@ class Writer:
 class Reader:
     """Fields in the order in which they were written; whatever is not as written is a ``FormatError``."""
 
-    def __init__(self, view: memoryview, limit: int) -> None:
-        self._view, self._at, self.limit = view, 0, limit
+    def __init__(self, view: memoryview, limit: int, version: int = VERSION) -> None:
+        self._view, self._at, self.limit, self.version = view, 0, limit, version
 
     def u8(self) -> int:
         return int(self._field("<B"))

@@ -87,7 +87,7 @@ class Window:
     """A sliding window cut in ticks.
 
     ``kind`` says what a tick is: ``unit`` nanoseconds of time, ``unit`` of the caller's integers, or one arrival.
-    A time window holds the ticks ``now - ticks .. now``; a window of arrivals holds exactly the last ``ticks`` of them.
+    It holds exactly ``ticks`` of them, the newest included: those after ``now - ticks`` and up to ``now``.
     """
 
     kind: Literal["time", "integer", "arrivals"]
@@ -118,8 +118,8 @@ class Window:
 
     @property
     def span(self) -> int:
-        """How many ticks before now are still inside."""
-        return self.ticks - 1 if self.kind == "arrivals" else self.ticks
+        """The age of the oldest tick inside; the newest has age 0."""
+        return self.ticks - 1
 
     def length(self, duration: Duration) -> int:
         """A length of time in ticks, of which it must be a whole number; not checked against the window."""

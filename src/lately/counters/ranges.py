@@ -1,4 +1,13 @@
-"""Ranges of time as users ask for them: the last so long, or between two ages or dates."""
+"""The ranges that users ask for, as ages in ticks: the most recent period, or between two ages or dates.
+
+An age of ``a`` ticks is the edge before the newest ``a`` ticks, so a range holds the ticks t with
+
+    last=a           now - a < t <= now             exactly a ticks, the newest included
+    between=(a, b)   now - a < t <= now - b         exactly a - b ticks
+
+and a longer range is a shorter one plus the range before it. A date is the edge before its own tick: ``between`` two dates
+holds the ticks from the first date up to, not including, the second.
+"""
 
 from typing import Any
 
@@ -22,14 +31,12 @@ def range_ages(
     start, stop = _age(window, now, older, "between"), _age(window, now, newer, "between")
     if start < stop:
         raise RangeError(f"between={between!r} runs backwards; give the older end first, as in ('2h', '1h')")
-    # An age of nothing means up to now; a date ends the range before it, also when it is now.
-    to_now = stop < 0 or (stop == 0 and not is_instant(newer))
-    return start, None if to_now else stop
+    return start, stop if stop > 0 else None  # a date may lie in the future
 
 
 def _age(window: Window, now: int | None, value: Any, name: str) -> int:
     if name == "between" and is_instant(value) and window.kind == "time":
-        age = 0 if now is None else now - tick_of(value, window)
+        age = 0 if now is None else now + 1 - tick_of(value, window)
     else:
         try:
             age = window.length(value)

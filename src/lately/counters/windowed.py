@@ -213,7 +213,7 @@ class Windowed(ABC, Generic[S]):
 
     def _tick_at(self, age: int, now: int) -> int:
         """The first tick inside the range of this age."""
-        return now - age + 1 if self._window.kind == "arrivals" else now - age
+        return now - age + 1
 
     def _stamp_at(self, age: int, now: int) -> int:
         return min(max(self._tick_at(age, now) - self._origin, 1), MAX_STAMP)

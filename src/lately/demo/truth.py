@@ -77,11 +77,11 @@ class Truth:
         return int(self._last(None, now, None).rows.table(0).nbytes)
 
     def _range(self, last: Any, now: int, site: str | None) -> _Seen:
-        """The rows with a time in the last so long that had come by then; both ends of a range belong to it."""
+        """The rows of the most recent period that had come by then, the newest second included."""
         if site is not None:
             rows = self._last(last, now, None).rows
             return _Seen(rows.where(rows.site == SITES.index(site)))
-        first = max(0, now - (self._window.ticks if last is None else self._window.length(last)))
+        first = max(0, now + 1 - (self._window.ticks if last is None else self._window.length(last)))
         rows = together([self._at(number) for number in range(first, now + 1)])
         return _Seen(rows.where(rows.tick >= first))
 

@@ -8,17 +8,17 @@ from lately.exact.queries import Query, Span
 
 
 class Reach(NamedTuple):
-    """How far back the windows over a column go: in arrivals, and in ticks (-1 if none is of time)."""
+    """How far back the windows over a column go: in arrivals, and in ticks, the newest included (0 if there is none)."""
 
     arrivals: int = 0
-    ticks: int = -1
+    ticks: int = 0
 
     @classmethod
     def of(cls, spans: Iterable[Span]) -> "Reach":
         """The longest of some windows."""
         ages = [(span.by_time, span.older) for span in spans]
         in_arrivals, in_ticks = ([older for by_time, older in ages if by_time is kind] for kind in (False, True))
-        return cls(max(in_arrivals, default=0), max(in_ticks, default=-1))
+        return cls(max(in_arrivals, default=0), max(in_ticks, default=0))
 
 
 class Asked:

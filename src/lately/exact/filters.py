@@ -27,7 +27,7 @@ class Shared:
         kind = query.aggregate.kind
         self.kind, self.column, self.per, self.eps = kind, query.aggregate.column, str(query.per), query.eps
         self.queries: dict[str, Query] = {}
-        self.longest = 0
+        self.longest = 0  # the age of the oldest tick in any of their windows
         self.lost = lost  # the newest tick of an arrival that it has not seen; None if it saw all
         self.index: Collective | CollectiveMax
         if kind in ("max", "min"):
@@ -38,7 +38,7 @@ class Shared:
     def find(self, query: Query, now: int) -> Matches:
         """The substreams that pass the query's condition now."""
         assert query.condition is not None
-        since, low, high = now - query.span.older, query.condition.low, query.condition.high
+        since, low, high = now - query.span.older + 1, query.condition.low, query.condition.high
         if isinstance(self.index, Collective):
             return self.index.find(since, low, high)
         ids, found = self.index.lookup(since, low, high)
@@ -53,7 +53,7 @@ class Shared:
             lost = own if lost is None else lost if own is None else max(lost, own)
         if lost is None:
             return 1.0
-        return 1.0 - min(max(lost - (now - query.span.older) + 1, 0), query.span.width) / query.span.width
+        return 1.0 - min(max(lost - (now - query.span.older), 0), query.span.width) / query.span.width
 
     def values(self, ids: Ints, since: int) -> Floats:
         """The aggregates of these substreams since a tick."""
@@ -85,7 +85,7 @@ class Filters:
         shared = self.shared.get(key) or Shared(query, now if position else None)
         self.shared[key] = shared
         self.substreams.setdefault(shared.per, Substreams())
-        if now is not None and shared.longest and query.span.older > shared.longest:
+        if now is not None and shared.queries and query.span.older - 1 > shared.longest:
             before = now - shared.longest - 1  # older ones were not kept, and may have been there
             shared.lost = before if shared.lost is None else max(shared.lost, before)
         shared.queries[query.name] = query
@@ -148,7 +148,7 @@ class Filters:
                 shared.index.advance(now)
 
     def _plan(self, shared: Shared, now: int | None) -> None:
-        shared.longest = max(query.span.older for query in shared.queries.values())
+        shared.longest = max(query.span.older for query in shared.queries.values()) - 1
         if isinstance(shared.index, Collective):
             bounds = [(q.condition.low, q.condition.high) for q in shared.queries.values() if q.condition is not None]
             shared.index.plan(bounds, shared.longest, now)
@@ -163,7 +163,7 @@ class Filters:
             )
         if now is None:
             return Partial({}, 0, 0, 1.0, integer=shared.kind == "count")
-        since = now - query.span.older
+        since = now - query.span.older + 1
         substreams = self.substreams[shared.per]
         ids = substreams.by_hash(since)
         values = shared.values(ids, since)

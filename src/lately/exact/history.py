@@ -79,10 +79,10 @@ class History:
         """The first position that a window, or a late arrival, may still ask for once these are in."""
         assert self.now is not None
         floor = start + ticks.size - reach.arrivals
-        oldest = max(reach.ticks, self.lateness or -1)
-        if oldest < 0:
+        held = max(reach.ticks, self.lateness + 1 if self.lateness else 0)  # ticks, the newest included
+        if not held:
             return floor
-        cut = self.now - oldest
+        cut = self.now - held + 1
         if ticks[0] < cut:
             return min(floor, start + int(np.searchsorted(ticks, cut)))
         return min(floor, int(first_at(self.ticks.values, self.ticks.first, start, cut)))
@@ -93,8 +93,8 @@ class History:
         newest = self.now
         if ring.first < ring.end:
             newest = int(self.ticks.values[ring.first & (self.ticks.values.size - 1)])
-        if reach.ticks >= 0:
-            newest = min(newest, self.now - reach.ticks - 1)
+        if reach.ticks:
+            newest = min(newest, self.now - reach.ticks)
         ring.lost = newest if ring.lost is None else max(ring.lost, newest)
 
     # -- bytes ---------------------------------------------------------------------------------------------------------

@@ -290,18 +290,18 @@ def _edges(ticks: Ints, moment: tuple[int, int, int], spans: Ints, by_age: Ints,
             out[0, i], out[1, i] = max(end - older, first), max(end - max(newer, 0), first)
             continue
         step = 1
-        while top - step >= first and ticks[(top - step) & mask] >= now - older:
+        while top - step >= first and ticks[(top - step) & mask] > now - older:
             top -= step
             step <<= 1
-        top = first_at(ticks, max(first, top - step), top, now - older)
+        top = first_at(ticks, max(first, top - step), top, now - older + 1)
         out[0, i] = top
-        out[1, i] = end if newer < 0 else first_at(ticks, top, end, now - newer)
+        out[1, i] = end if newer < 0 else first_at(ticks, top, end, now - newer + 1)
 
 
 def _all_covered(ring: Ring, reach: Reach, now: int) -> bool:
     """Whether a ring has all that windows of this reach could hold."""
     return ring.lost is None or (
-        ring.lost < now - reach.ticks and (not reach.arrivals or ring.end - reach.arrivals >= ring.first)
+        ring.lost <= now - reach.ticks and (not reach.arrivals or ring.end - reach.arrivals >= ring.first)
     )
 
 
@@ -309,8 +309,8 @@ def _covered(ring: Ring, spans: Ints, now: int) -> Floats:
     """The share of each window that a ring has seen."""
     by_time, older, newer = spans
     assert ring.lost is not None
-    newest = np.where(newer < 0, now, now - newer - 1)  # ticks, both ends included
-    oldest = now - older
+    newest = now - np.maximum(newer, 0)  # ticks, both ends included
+    oldest = now - older + 1
     unseen = np.clip(ring.lost - oldest + 1, 0, newest - oldest + 1) / (newest - oldest + 1)
     starts = np.maximum(ring.end - older, 0)
     ends = ring.end - np.maximum(newer, 0)

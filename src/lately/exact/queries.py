@@ -21,7 +21,8 @@ EPS = 0.1
 class Span:
     """A window that slides along: from the age ``older`` up to the age ``newer``, or up to now if that is None.
 
-    Ages are in ticks, or in arrivals. In time, the oldest tick is in and the newest out; up to now, now is in.
+    Ages are in ticks or in arrivals, and are edges: ``older`` is the one before the newest ``older`` of them. In ticks the
+    window is ``now - older < t <= now - newer``.
     """
 
     by_time: bool
@@ -35,8 +36,8 @@ class Span:
 
     @property
     def width(self) -> int:
-        """How many ticks or arrivals it holds."""
-        return self.older - self.newer if self.newer is not None else self.older + self.by_time
+        """The number of ticks or arrivals that it holds."""
+        return self.older - (self.newer or 0)
 
 
 @dataclass(frozen=True)

@@ -51,6 +51,8 @@ def read_queries(source: Reader) -> list[Query]:
         name, kind, column, using, per = (source.text() for _ in range(5))
         known, parameter = source.choice(0, 1), source.f64()
         span = Span(bool(source.choice(0, 1)), source.within(source.u64(), 1, 2**40), source.maybe(1, 2**40))
+        if source.version == 1 and span.by_time:  # ages were those of ticks, the oldest inside and the newest outside
+            span = Span(True, span.older + 1, None if span.newer is None else span.newer + 1)
         source.check(span.newer is None or span.newer < span.older, "a window of nothing")
         aggregate = stored(kind, column or None, parameter if known else None)
         if aggregate is None:

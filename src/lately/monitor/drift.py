@@ -188,7 +188,7 @@ class WindowDrift(Drift):
         self._wheel = np.full(1 << (layout.counters - 1).bit_length(), -1, np.int64)
         grain = -(-(window.span + 2) // self._wheel.size)
         #: Width, signed, age of the range, span, the lowest cap, ticks to a spoke, since when the wheel has been turned.
-        self._shape = np.array([layout.width, layout.signed, window.ticks, window.span, HUGE, grain, 0], np.int64)
+        self._shape = np.array([layout.width, layout.signed, window.span, window.span, HUGE, grain, 0], np.int64)
         self._known, self._caps = np.empty(0, np.uint64), np.full(1, HUGE, np.int64)
         self._at = np.zeros(2, np.int64)
         self.now: int | None = None
