@@ -29,7 +29,7 @@ def rows():
     for number in range(NOW + 1):
         one = second(number, 1, STORY)
         columns = (one.tick.tolist(), one.site.tolist(), one.path.tolist(), one.event.tolist(), one.ms.tolist())
-        found += [row for row in zip(*columns, strict=True) if row[0] >= NOW - 5]
+        found += [row for row in zip(*columns, strict=True) if row[0] > NOW - 5]
     return found
 
 

@@ -70,7 +70,7 @@ class Twin:
 
     def check(self):
         drift, layout = self.drift, self.layout
-        since = self.now - layout.window.ticks
+        since = self.now - layout.window.span
         parts = drift._book[:, PART]
         for part, counter in zip(parts.tolist(), self.counters, strict=True):
             exact = counter.since(since)

@@ -59,7 +59,7 @@ class Exact:
         found = Counter()
         for number, site in self.carrier.sites.items():
             now = site._nows[0]
-            found.update(key for tick, key in self.events.get(number, []) if now is not None and tick >= now - WINDOW)
+            found.update(key for tick, key in self.events.get(number, []) if now is not None and tick > now - WINDOW)
         return found
 
     @property

@@ -183,8 +183,8 @@ def test_between_two_times(tmp_path):
     made.finish(0)
     questions = Questions(View(made.store.path))
     ages = questions.count("/page/1", between=("900s", "500s"))
-    assert questions.count("/page/1", between=(made.time(2100), made.time(2500))) == ages
-    texts = tuple(made.time(tick).isoformat().replace("+00:00", "Z") for tick in (2100, 2500))
+    assert questions.count("/page/1", between=(made.time(2101), made.time(2501))) == ages
+    texts = tuple(made.time(tick).isoformat().replace("+00:00", "Z") for tick in (2101, 2501))
     assert questions.count("/page/1", between=texts) == ages
     assert questions.asof == made.time(3000)
     ahead = tuple(made.time(tick) for tick in (4000, 5000))

@@ -26,7 +26,7 @@ class WindowCounter(Windowed[Shape]):
 
     >>> counter = WindowCounter(window="1h", eps=0.05)
     >>> counter.add(range(0, 7200, 2))            # one arrival every two seconds, for two hours
-    >>> answer = counter.count(last="30m")        # truly 901: both ends of the range count
+    >>> answer = counter.count(last="30m")        # truly 900, every other second
     >>> answer
     Estimate(896, 881..912, 100%)
     >>> 901 in answer, 900 in counter.count(between=("1h", "30m"))
@@ -92,7 +92,7 @@ class WindowCounter(Windowed[Shape]):
         >>> counter = WindowCounter(window=100, eps=0.1)
         >>> counter.add([70, 80, 90])
         >>> counter.plot(last=20, points=2, ax=Figure().subplots()).lines[0].get_xydata().tolist()
-        [[10.0, 2.0], [20.0, 3.0]]
+        [[10.0, 1.0], [20.0, 2.0]]
         """
         if points < 1:
             raise ParameterError(f"points={points!r}: give a whole number from 1")

@@ -60,7 +60,7 @@ class Windows:
     >>> w.add("busy", lt.count() > 2, per="symbol", last="15m")
     >>> w.update({"price": [20.5, 21.0, 20.0], "shares": [100, 50, 30], "symbol": ["A", "B", "A"]}, [0, 30, 90])
     >>> w["volume"], w["high"].value, w["busy"].value.key
-    (Answer(180, 3 rows), 20.5, [])
+    (Answer(180, 3 rows), 21.0, [])
     """
 
     FAMILY: ClassVar[int]

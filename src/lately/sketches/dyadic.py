@@ -95,7 +95,7 @@ class Dyadic(WindowedTree, Moments):
 
         >>> sketch = Dyadic(universe=1000, window=100, eps=0.1, delta=0.1)
         >>> sketch.update([100, 150, 200, 900], [1, 2, 3, 4])
-        >>> sketch.count_range(100, 200, last=2)
+        >>> sketch.count_range(100, 200, last=3)
         Estimate(2, 2..2, 90%)
         """
         first, final = self._integers([lo, hi], RangeError).tolist()

@@ -55,7 +55,7 @@ class Questions:
     ...     store.put("sketches", 0, [row], part=site)
     >>> store.put("runs", 0, [{"batch": 0, "time": 90}])
     >>> questions = Questions(View(store.path))
-    >>> questions.count("/cart", last=40), questions.count("/cart", last=40, sites=["lima"])
+    >>> questions.count("/cart", last=50), questions.count("/cart", last=50, sites=["lima"])
     (Estimate(3, 3..3, 99%), Estimate(1, 1..1, 99%))
     >>> questions.count("/cart", between=(80, 40)).value, questions.asof
     (2, 90)
