@@ -29,7 +29,7 @@ class WindowCounter(Windowed[Shape]):
     >>> answer = counter.count(last="30m")        # truly 900, every other second
     >>> answer
     Estimate(896, 881..912, 100%)
-    >>> 901 in answer, 900 in counter.count(between=("1h", "30m"))
+    >>> 900 in answer, 900 in counter.count(between=("1h", "30m"))
     (True, True)
     """
 
