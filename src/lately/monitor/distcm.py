@@ -2,7 +2,8 @@
 
 The paper pushes after every eps·N arrivals. But cells also move when arrivals leave, and all at once where SIMPLE starts
 anew: so a site here compares its cells with those it sent last, and pushes when one is off by more than eps·N. That keeps the
-promise of Theorem 7 at all times, and sends less.
+promise of Theorem 7 at all times, and sends less. N is a certain upper bound of the total weight in a site's window. A site
+also pushes when its window could hold more than the coordinator assumes.
 """
 
 from collections.abc import Sequence
@@ -21,6 +22,9 @@ from lately.sketches.countmin import without_collisions
 from lately.sketches.hashing import cells_of
 from lately.sketches.wcm import PerfectCountMin, WcmSketch
 
+#: More than what sums of a few thousand floats can be off by.
+_ROUNDING = 1e-12
+
 
 class CountMinSite:
     """A site: counts its own stream, and says what changed enough to matter."""
@@ -29,6 +33,7 @@ class CountMinSite:
         self.number, self.sketch, self.push = number, sketch, push
         self._sent = np.zeros(sketch.width * sketch.depth, np.int64)
         self._line = 0.0
+        self._most = 0.0  # the coordinator's upper bound of the total weight in this window
         self._sequence = 0
 
     def update(self, keys: Any, times: Any = None, counts: Any = None) -> list[Message]:
@@ -52,14 +57,21 @@ class CountMinSite:
         raise InputError(f"a site was sent a {type(message).__name__}, which only coordinators understand")
 
     def _news(self) -> list[Message]:
-        cells = self.sketch.cells()
-        if np.abs(cells - self._sent).max() <= self._line:
+        cells, total = self.sketch.cells(), int(self.sketch.total().high)
+        # The cells of a row add up to the total only where they are exact; estimated ones may stay the same while it grows.
+        if np.abs(cells - self._sent).max() <= self._line and total <= self._most:
             return []
         window = self.sketch.window
-        arrivals = window.ticks if window.kind == "arrivals" else int(self.sketch.total().value)
+        arrivals = max(total, window.ticks) if window.kind == "arrivals" else total
         self._sent, self._line = cells, self.push * arrivals
+        self._most = most_arrivals(arrivals, self._line, self.sketch.width)
         self._sequence += 1
         return [CellsMessage(self.number, self._sequence, arrivals, cells)]
+
+
+def most_arrivals(arrivals: float, skew: float, width: int) -> float:
+    """Upper bound of the total weight in the windows of one site or of all, until a site pushes again."""
+    return arrivals + skew * width
 
 
 class DistributedCountMin:
@@ -155,10 +167,14 @@ class DistributedCountMin:
 
     def counts(self, keys: Any) -> Estimates:
         """How often each of many keys came."""
-        like, skew = self._like, self.skew
+        like, skew = self._like, self.skew * (1 + _ROUNDING)
         value = self.cells()[cells_of(all_hashes(key_column(keys)), like._words, like.width)].min(axis=0)
-        total = sum(message.arrivals for message in self._known.values()) + skew * like.width
-        if not isinstance(like, PerfectCountMin):  # the cells are guesses, and their bounds were not sent
-            return Estimates(value, np.zeros_like(value), np.full_like(value, int(total)), 1.0)
-        low = np.ceil(without_collisions(np.maximum(value - skew, 0), total, like.width)).astype(np.int64)
-        return Estimates(value, np.minimum(low, value), value + int(skew), 1 - like.delta)
+        total = most_arrivals(sum(message.arrivals for message in self._known.values()), skew, like.width) * (1 + _ROUNDING)
+        exact = isinstance(like, PerfectCountMin)
+        most = min(int(total), 2**63 - 1)
+        high = np.minimum(value + int(skew), most) if exact else np.full_like(value, most)
+        value = np.minimum(value, high)
+        if not exact:  # the cells are guesses, and their bounds were not sent
+            return Estimates(value, np.zeros_like(value), high, 1.0)
+        least = without_collisions(np.maximum(value - skew, 0), total, like.width) * (1 - _ROUNDING)
+        return Estimates(value, np.minimum(np.ceil(least).astype(np.int64), value), high, 1 - like.delta)
