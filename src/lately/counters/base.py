@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lately.core.codec import Reader, Writer
+from lately.core.plan import merged_error
 
 Stamps = NDArray[np.uint32]
 Cells = NDArray[np.uint32]
@@ -40,6 +41,8 @@ class Part(ABC):
     span: int
     #: How many levels of merging the oldest of its arrivals went through.
     height: int
+    #: Whether two may share what must not be merged twice: ``check_apart`` knows.
+    shares: ClassVar[bool] = False
 
     def live_from(self, now: int) -> int:
         """The first stamp inside the window that ends at ``now``, which may lie beyond what a stamp can hold."""
@@ -51,6 +54,13 @@ class Part(ABC):
     @abstractmethod
     def rebase(self, shift: int) -> None:
         """Move the origin of the stamps ``shift`` ticks on; what falls before it has left every window."""
+
+    def is_extended(self, now: int) -> bool:
+        """Whether bytes need the extended fields to hold its state at ``now``."""
+        return False
+
+    def check_apart(self, others: Sequence[Self], shifts: Sequence[int], live_from: int) -> None:  # noqa: B027
+        """Refuse with a ``MergeError`` what ``merged`` could not unite without breaking its promise."""
 
     @abstractmethod
     def merged(self, others: Sequence[Self], shifts: Sequence[int], live_from: int) -> Self:
@@ -91,6 +101,8 @@ class CounterArray(Part):
     def __init__(self, cells: int, span: int, eps: float) -> None:
         self.cells, self.span, self.eps = cells, span, eps
         self.height = 0
+        #: What to divide the upper end of a count by, and the lower, where levels of merging had different errors.
+        self.stretch: tuple[float, float] | None = None
 
     @abstractmethod
     def add(self, cells: Cells, stamps: Stamps, counts: Counts | None = None) -> None:
@@ -107,7 +119,7 @@ class CounterArray(Part):
     def since(self, cells: Cells, stamp: int) -> Bounds:
         """How many arrivals each of these cells counted at ``stamp`` or later."""
         bounds = self._since(cells, np.uint32(max(stamp, 1)))
-        return _widened(bounds, self.merge_error, self.height) if self.height else bounds
+        return _widened(bounds, *self.stretched) if self.height else bounds
 
     def all_since(self, stamp: int) -> Bounds:
         """``since`` for every cell: the plain Count-Min array that a range leaves."""
@@ -119,16 +131,26 @@ class CounterArray(Part):
     @property
     @abstractmethod
     def merge_error(self) -> float:
-        """The largest share of a range's arrivals that one merge can move across its start."""
+        """The largest share of a range's arrivals that merging this array into another can move across its start."""
+
+    @property
+    def stretched(self) -> tuple[float, float]:
+        """(grown, shrunk): all its levels of merging together left at most grown and at least shrunk times the true count.
+
+        A merge turns x into x' with |x' - x| ≤ error·x (ECM-15 Lemma 5), so (1 - error)·x ≤ x' ≤ (1 + error)·x, and again for
+        each level. The paper adds the levels up; multiplied, the bounds hold for any height.
+        """
+        return self.stretch or ((1 + self.merge_error) ** self.height, (1 - self.merge_error) ** self.height)
+
+    @property
+    def error(self) -> float:
+        """The largest relative error of a value, merges included."""
+        return merged_error(self.eps, self.height) if self.stretch is None else self.stretch[0] * (1 + self.eps) - 1
 
 
-def _widened(bounds: Bounds, error: float, height: int) -> Bounds:
-    """Bounds on the true count from bounds on a count that ``height`` merges may each have moved by ``error`` of it.
-
-    A merge turns x into x' with |x' - x| ≤ error·x (ECM-15 Lemma 5), so x' / (1 + error) ≤ x ≤ x' / (1 - error), and
-    again for each level. The paper adds the levels up; multiplied, the bounds hold for any height.
-    """
-    slack = 1e-12  # more than the rounding of the two divisions
-    low = np.ceil(bounds.low / (1 + error) ** height * (1 - slack)).astype(np.int64)
-    high = np.floor(np.minimum(bounds.high / (1 - error) ** height * (1 + slack), MAX_COUNT)).astype(np.int64)
+def _widened(bounds: Bounds, grown: float, shrunk: float) -> Bounds:
+    """Bounds on the true count from bounds on a count that merges left between shrunk and grown times of it."""
+    slack = 1e-12  # more than the rounding of the products and of the two divisions
+    low = np.ceil(bounds.low / grown * (1 - slack)).astype(np.int64)
+    high = np.floor(np.minimum(bounds.high / shrunk * (1 + slack), MAX_COUNT)).astype(np.int64)
     return Bounds(low, bounds.value, high)

@@ -93,7 +93,7 @@ class PositionalArray(CounterArray):
 
     def copy(self) -> Self:
         twin = self._fresh()
-        twin.height = self.height
+        twin.height, twin.stretch = self.height, self.stretch
         for name in self.arrays:
             setattr(twin, name, getattr(self, name).copy())
         return twin
@@ -155,10 +155,21 @@ class PositionalArray(CounterArray):
         starts = np.cumsum([0] + [p[0].size for p in points[:-1]])
         offsets = np.stack([p[2] + start for p, start in zip(points, starts, strict=True)])
         result = self._fresh()
-        result.height = 1 + max(a.height for a in inputs)
+        result._rise(inputs)
         result.n = np.sum([a.n for a in inputs], axis=0, dtype=np.uint64)
         result._fill(*interleave(stamps, weights, offsets))
         return result
+
+    def _rise(self, inputs: Sequence[Self]) -> None:
+        """Be one level above these inputs, whose counters may be finer or coarser than its own."""
+        filled = [array for array in inputs if array.n.any()] or inputs
+        self.height = 1 + max(array.height for array in filled)
+        if any(array.stretch or array.merge_error != self.merge_error for array in filled):
+            grown = max(array.stretched[0] * (1 + array.merge_error) for array in filled)
+            self.stretch = grown, min(array.stretched[1] * (1 - array.merge_error) for array in filled)
+
+    def is_extended(self, now: int) -> bool:
+        return self.stretch is not None
 
     def write(self, out: Writer, now: int) -> None:
         live_from = self.live_from(now)
@@ -166,6 +177,10 @@ class PositionalArray(CounterArray):
         kept, ages = np.empty(self.cells, np.int64), np.empty(walk.places.size, np.int64)
         _ages(self.rings.reshape(-1), walk.places, walk.offsets, np.int64(now), ages, kept)
         out.u8(self.height)
+        if out.extended:
+            grown, shrunk = self.stretch or (0.0, 0.0)
+            out.f64(grown)
+            out.f64(shrunk)
         out.integers(self.n - self.base)
         out.integers(self.base)
         out.integers(np.where(self.first >= live_from, now - self.first.astype(np.int64), -1))
@@ -175,6 +190,11 @@ class PositionalArray(CounterArray):
 
     def read(self, source: Reader, now: int, newest: int, most: int) -> None:
         self.height = source.u8()
+        if source.extended:
+            grown, shrunk = source.f64(), source.f64()
+            merged = self.height > 0 and 1 <= grown <= 1e100 and 1e-100 <= shrunk <= 1
+            source.check(grown == shrunk == 0 or merged, "bounds that merging cannot widen to")
+            self.stretch = (grown, shrunk) if merged else None
         n, base, first = source.integers(0, most), source.integers(0, 2**31), source.integers(-1, min(self.span, now - 1))
         source.check(n.size == base.size == first.size == self.cells, "cells are missing")
         source.check(bool((first[n == 0] == -1).all() and (base[n == 0] == 0).all()), "a first arrival where there is none")

@@ -10,6 +10,11 @@ overwritten: the number of samples in range times 2^level. The median over indep
 An arrival stands on one level instead of on all up to its own: the levels above l hold the rest of sample l, so the same
 entries give a sample twice as large. What is drawn depends on (salt, cell, position) only, never on how the stream was
 batched. Merging unites the samples and keeps the newest of each level: nothing is lost, whatever the tree.
+
+That needs samples that were drawn independently. Arrays with the same salt draw the same levels at the same positions: 64 of
+them put 64 arrivals on a level or none, and the answer is far off. So a copy, or what is read from bytes, draws a salt of its
+own before it counts its first arrival, unless the salt was given; the samples that it holds already do not change. ``salts``
+has the salts that these were drawn with, and arrays that have one in common are not merged.
 """
 
 import math
@@ -21,6 +26,7 @@ from numpy.typing import NDArray
 
 from lately.core import plan
 from lately.core.codec import Reader, Writer
+from lately.core.errors import MergeError
 from lately.core.jit import helper, kernel
 from lately.counters.base import MAX_COUNT, Bounds, Cells, CounterArray, Counts, Stamps
 
@@ -29,6 +35,9 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX1, _MIX2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 _CELL = np.uint64(0xD1B54A32D192ED03)
 _MOST_LEVELS = 64
+
+#: Salts that an array remembers; beyond that, those whose samples are the oldest are forgotten.
+_MOST_SALTS = 1024
 
 
 @helper
@@ -183,8 +192,9 @@ class RandomizedWave(CounterArray):
 
     ``samples`` is the constant c of the analysis: c/eps² entries a level, c·ln(1/delta) repetitions. 36 buys the proven
     guarantee. 6, the default and what the paper measured with, has no proof but held in all its experiments and in
-    ours, at a thirty-sixth of the memory. ``salt`` decides the draws: it differs from array to array, so that the samples
-    of two sites are independent, unless it is given. Merging loses nothing, which no other family can say.
+    ours, at a thirty-sixth of the memory. ``salt`` decides the draws: it differs from array to array, and from an array to its
+    copies, so that the samples of two sites are independent, unless it is given. Arrays whose samples were drawn with the same
+    salt cannot be merged. Merging loses nothing, which no other family can say.
 
     >>> wave = RandomizedWave(cells=1, span=1000, eps=0.2, delta=0.1, salt=1)
     >>> wave.add(np.zeros(5000, np.uint32), np.arange(1001, 6001, dtype=np.uint32))
@@ -194,15 +204,17 @@ class RandomizedWave(CounterArray):
 
     family = "randwave"
     certain = False
+    shares = True
 
     def __init__(
         self, cells: int, span: int, eps: float, delta: float = 0.05, samples: int = plan.SAMPLES, salt: int | None = None
     ) -> None:
         super().__init__(cells, span, eps)
         self.delta, self.samples = delta, samples
-        if salt is None:
-            salt = int(np.random.SeedSequence().generate_state(1, np.uint64)[0])
-        self.salt = plan.check_word("salt", salt)
+        self.redraws = salt is None  # whether copies draw salts of their own
+        self.fresh = True  # whether nobody else counts with this salt, as far as is known here
+        self.salt = _drawn_salt() if salt is None else plan.check_word("salt", salt)
+        self.salts: dict[int, int] = {}  # the stamp of the newest sample that was drawn with each
         self.capacity, self.repetitions = plan.randwave_capacity(eps, delta, samples)
         self.n = np.zeros(cells, np.uint64)
         self._room(1, min(16, self.capacity))
@@ -225,6 +237,11 @@ class RandomizedWave(CounterArray):
         return sum(array.nbytes for array in self._state)
 
     def add(self, cells: Cells, stamps: Stamps, counts: Counts | None = None) -> None:
+        if not cells.size:
+            return
+        if not self.fresh:
+            self.salt, self.fresh = _drawn_salt(), True
+        self.salts[self.salt] = int(stamps.max())
         if counts is None:
             done, end = 0, cells.size * self.repetitions
             while done < end:
@@ -280,6 +297,24 @@ class RandomizedWave(CounterArray):
 
     def rebase(self, shift: int) -> None:
         self.rings = np.where(self.rings > shift, self.rings - np.uint32(min(shift, 2**32 - 1)), 0).astype(np.uint32)
+        self.salts = {salt: stamp - shift for salt, stamp in self.salts.items() if stamp > shift}
+
+    def check_apart(self, others: Sequence[Self], shifts: Sequence[int], live_from: int) -> None:
+        seen: set[int] = set()
+        for array, shift in zip((self, *others), shifts, strict=True):
+            mine = set(array._live_salts(live_from - shift))
+            if shared := seen & mine:
+                raise MergeError(
+                    f"cannot merge randomized waves whose samples were drawn with the same salt, {min(shared)}: they are not "
+                    "independent, so no bound would hold; leave salt= out or give each site its own, and do not merge a "
+                    "sketch with a copy that holds the same arrivals"
+                )
+            seen |= mine
+
+    def _live_salts(self, live_from: int) -> dict[int, int]:
+        """The salts of samples inside the window, the newest if there are too many."""
+        live = [(stamp, salt) for salt, stamp in self.salts.items() if stamp >= live_from]
+        return {salt: stamp for stamp, salt in sorted(live)[-_MOST_SALTS:]}
 
     def merged(self, others: Sequence[Self], shifts: Sequence[int], live_from: int) -> Self:
         inputs = [array.copy() for array in (self, *others)]
@@ -296,6 +331,8 @@ class RandomizedWave(CounterArray):
                 array._grow()
         result = self._fresh()
         result.n = np.sum([a.n for a in inputs], axis=0, dtype=np.uint64)
+        for array, shift in zip(inputs, shifts, strict=True):
+            result.salts |= {salt: stamp + shift for salt, stamp in array._live_salts(live_from - shift).items()}
         result._room(levels, capacity)
         for level in range(levels):
             moved, drawn = [], []
@@ -313,10 +350,13 @@ class RandomizedWave(CounterArray):
         return result
 
     def _fresh(self) -> Self:
-        return type(self)(self.cells, self.span, self.eps, self.delta, self.samples, self.salt)
+        twin = type(self)(self.cells, self.span, self.eps, self.delta, self.samples, self.salt)
+        twin.redraws, twin.fresh = self.redraws, not self.redraws
+        return twin
 
     def copy(self) -> Self:
         twin = self._fresh()
+        twin.salts = dict(self.salts)
         for name in ("n", "rings", "cursors", "drawn"):
             setattr(twin, name, getattr(self, name).copy())
         return twin
@@ -332,6 +372,14 @@ class RandomizedWave(CounterArray):
             out.integers(live.sum(-1))
             out.integers(now - stamps[live].astype(np.int64))
         out.integers(np.take_along_axis(self.drawn, slots, -1)[live])
+        if out.extended:
+            salts = sorted(self._live_salts(self.live_from(now)).items())
+            out.u8(self.redraws)
+            out.u64s(np.array([salt for salt, _ in salts], np.uint64))
+            out.integers(np.array([now - stamp for _, stamp in salts], np.int64))
+
+    def is_extended(self, now: int) -> bool:
+        return self.redraws or bool(self._live_salts(self.live_from(now)).keys() - {self.salt})
 
     def read(self, source: Reader, now: int, newest: int, most: int) -> None:
         self.salt = source.u64()
@@ -360,3 +408,15 @@ class RandomizedWave(CounterArray):
         drawn = source.integers(levels - 1, _MOST_LEVELS - 1)
         source.check(drawn.size == len(places[0]), "entries do not add up")
         self.drawn.reshape(-1, capacity)[places[0], places[1]] = drawn
+        self.redraws, self.fresh = False, True
+        self.salts = {self.salt: int(self.rings.max())} if self.rings.any() else {}
+        if source.extended:
+            self.redraws = source.choice(0, 1) == 1
+            salts, ages = source.u64s(), source.integers(now - newest, min(self.span, now - 1))
+            source.check(salts.size == ages.size <= _MOST_SALTS and bool((salts[1:] > salts[:-1]).all()), "salts out of order")
+            self.salts = dict(zip(salts.tolist(), (now - ages).tolist(), strict=True))
+            self.fresh = not self.redraws
+
+
+def _drawn_salt() -> int:
+    return int(np.random.SeedSequence().generate_state(1, np.uint64)[0])

@@ -1,26 +1,42 @@
 """What a counter or sketch over a window was asked for: read from users, written to bytes and read back."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from lately.core.codec import Reader, Writer
 from lately.core.durations import MAX_WINDOW_TICKS, Duration, Window, arrivals
 from lately.core.errors import ParameterError
-from lately.core.plan import Counter, premerge_error
+from lately.core.plan import FINEST, Counter, premerge_error
 from lately.counters.families import NAMES
 
 _KINDS: tuple[Literal["time", "integer", "arrivals"], ...] = ("time", "integer", "arrivals")
 
+#: The families that ``lt.merge(…, eps=…)`` can build finer or coarser: those that are replayed.
+RESIZED: tuple[Counter, ...] = ("wave", "exphist")
+
 
 @dataclass(frozen=True, slots=True)
 class WindowShape:
-    """What anything over a window was asked for. Two can be merged when all of it agrees."""
+    """What anything over a window was asked for. Two can be merged when all of it agrees but the last two fields."""
 
     window: Window
     lateness: int
     eps: float
     delta: float
     merge_height: int
+    #: The error of the counters where ``lt.merge(…, eps=…)`` chose it; 0 where it follows from eps and merge_height.
+    counter_eps: float = field(default=0.0, kw_only=True)
+    #: Sized for merge_height by the sum over levels, as before bytes had extended fields; False where both sizes are the same.
+    additive: bool = field(default=False, kw_only=True)
+
+    @property
+    def extended(self) -> bool:
+        """Whether bytes need the extended fields to tell these sizes."""
+        return self.counter_eps > 0 or (self.merge_height > 1 and not self.additive)
+
+    def before_merges(self, eps: float) -> float:
+        """The error of counters that ``merge_height`` levels of merging may bring to eps."""
+        return self.counter_eps or premerge_error(eps, self.merge_height, self.additive)
 
     def write(self, out: Writer) -> None:
         """Write all fields, in the order of declaration."""
@@ -38,7 +54,7 @@ class Shape(WindowShape):
     @property
     def eps_sw(self) -> float:
         """The error that each counter is built with."""
-        return premerge_error(self.eps, self.merge_height)
+        return self.before_merges(self.eps)
 
     def write(self, out: Writer) -> None:
         _write_guarantee(self, out)
@@ -72,6 +88,9 @@ def _write_guarantee(shape: WindowShape, out: Writer) -> None:
     out.u64(shape.lateness)
     out.f64(shape.eps)
     out.f64(shape.delta)
+    if out.extended:
+        out.f64(shape.counter_eps)
+        out.u8(shape.additive)
 
 
 def _read_guarantee(source: Reader) -> tuple[Window, int, float, float]:
@@ -85,13 +104,27 @@ def _read_guarantee(source: Reader) -> tuple[Window, int, float, float]:
     return Window(kind, ticks, unit), lateness, source.fraction(), source.fraction()
 
 
+def _read_sizing(source: Reader) -> tuple[float, bool]:
+    """The error of the counters, 0 if it was not chosen, and whether the sum over levels gave their sizes."""
+    if not source.extended:
+        return 0.0, True
+    eps = source.f64()
+    source.check(eps == 0 or FINEST <= eps < 1, f"counters with an error of {eps}")
+    return eps, source.choice(0, 1) == 1
+
+
 def read_window_shape(source: Reader) -> WindowShape:
-    """What ``WindowShape.write`` wrote."""
-    return WindowShape(*_read_guarantee(source), source.u8())
+    """What ``WindowShape.write`` wrote, of a class whose counters have no error of their own choice."""
+    guarantee, (eps, additive) = _read_guarantee(source), _read_sizing(source)
+    source.check(eps == 0, "counters with an error of their own")
+    height = source.u8()
+    return WindowShape(*guarantee, height, additive=additive and height > 1)
 
 
 def read_shape(source: Reader) -> Shape:
     """What ``Shape.write`` wrote."""
-    guarantee = _read_guarantee(source)
+    guarantee, (eps, additive) = _read_guarantee(source), _read_sizing(source)
     counter = NAMES[source.choice(*range(len(NAMES)))]
-    return Shape(*guarantee, source.u8(), counter, source.within(source.u8(), 1, 255))
+    source.check(eps == 0 or counter in RESIZED, "an error of counters that cannot choose it")
+    height, samples = source.u8(), source.within(source.u8(), 1, 255)
+    return Shape(*guarantee, height, counter, samples, counter_eps=eps, additive=additive and height > 1)

@@ -59,6 +59,19 @@ class WindowCounter(Windowed[Shape]):
         """The relative error asked for."""
         return self._shape.eps
 
+    @property
+    def error(self) -> float:
+        """The relative error that it has now, merges included; 0 if it is exact."""
+        return 0.0 if self._shape.counter == "exact" else self._parts[0].error
+
+    @classmethod
+    def _new_parts(cls, shape: Shape) -> list[CounterArray]:
+        return [_array(shape, None)]
+
+    @property
+    def _all(self) -> CounterArray:
+        return self._parts[0]
+
     def __repr__(self) -> str:
         family = self._shape.counter
         return (

@@ -12,9 +12,9 @@ in four billion ticks. Subclasses say how to count a block (``_count``) into the
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import datetime
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
 
@@ -25,21 +25,35 @@ from lately.core.durations import Duration, Window
 from lately.core.errors import InputError, MergeError, ParameterError
 from lately.core.jit import tell_if_cold
 from lately.core.keys import HashedKeys, Hashes, Keys, all_hashes
+from lately.core.plan import check_probability
 from lately.core.stored_keys import read_column, write_column
 from lately.core.times import check_tick, instant_of, tick_of, ticks_of_keys
 from lately.counters.base import MAX_COUNT, MAX_STAMP, Bounds, Cells, CounterArray, Counts, Part, Stamps
 from lately.counters.order import Held, is_sorted, put_stamps
 from lately.counters.ranges import range_ages
-from lately.counters.shape import WindowShape
+from lately.counters.shape import RESIZED, WindowShape
 
 #: Bounds widen with every level; far before this they say nothing.
 MAX_HEIGHT = 255
+
+#: How many inputs of one height ``a | b | c | …`` remembers before it merges them: fewer if they take more bytes than this.
+_MOST_INPUTS, _FEWEST_INPUTS, _INPUT_BYTES = 64, 8, 2**26
 
 #: Arrivals are counted in blocks of this many: large enough to forget the calls, small enough to stay in the cache.
 BLOCK = 16_384
 
 
 S = TypeVar("S", bound=WindowShape)
+
+
+class Aligned(NamedTuple):
+    """Inputs of a merge on one time: those that hold something at ``now``, and how to put their stamps on one origin."""
+
+    now: int
+    origin: int
+    live_from: int  # a stamp
+    live: list[Any]
+    shifts: list[int]
 
 
 class Windowed(ABC, Generic[S]):
@@ -52,6 +66,8 @@ class Windowed(ABC, Generic[S]):
     _keeps_keys: ClassVar[bool] = False
     _shape: S
     _parts: tuple[Part, ...]
+    #: What ``|`` still has to merge; an instance that has this has nothing else.
+    _inputs: tuple[Self, ...]
 
     def _begin(self, shape: S, parts: Sequence[Part]) -> Self:
         """Start empty, made of these parts."""
@@ -68,6 +84,21 @@ class Windowed(ABC, Generic[S]):
     def _twin(self, parts: Sequence[Part]) -> Self:
         """An empty one of the same shape, made of these parts."""
         return object.__new__(type(self))._begin(self._shape, parts)
+
+    @classmethod
+    @abstractmethod
+    def _new_parts(cls, shape: S) -> Sequence[Part]:
+        """Empty parts for a shape."""
+
+    @property
+    @abstractmethod
+    def _all(self) -> CounterArray:
+        """The array whose cell 0 counts all arrivals."""
+
+    @property
+    def _extended(self) -> bool:
+        """Whether bytes need the extended fields."""
+        return self._shape.extended or any(part.is_extended(self._stamp_of_now) for part in self._parts)
 
     @abstractmethod
     def _count(self, keys: Keys, start: int, stamps: Stamps, counts: Counts | None) -> None:
@@ -242,37 +273,93 @@ class Windowed(ABC, Generic[S]):
 
     # -- merging -------------------------------------------------------------------------------------------------------
 
-    def _merge(self, others: Sequence[Self]) -> Self:
+    def _merge(self, others: Sequence[Self], eps: float | None = None) -> Self:
         """A new one that holds what all hold; the inputs stay as they are."""
-        everyone: list[Self] = [self, *others]
-        if self._window.kind == "arrivals" and others:
+        inputs = [one for many in (self, *others) for one in _inputs_of(many)]
+        first: Self = inputs[0]
+        shape = first._shape_for(inputs, eps)
+        first._check_size(inputs)
+        aligned = first._aligned(inputs)
+        live = [] if aligned is None else aligned.live
+        alone = live or [next((one for one in inputs if one._now is not None), first)]
+        if len(alone) == 1 and alone[0]._shape == shape:  # nothing to replay, so it costs no level
+            result: Self = alone[0].copy()
+        elif aligned is None or not live:
+            result = object.__new__(type(first))._begin(shape, first._new_parts(shape))
+        else:
+            result = first._union(aligned, shape)
+        if aligned is not None:
+            result._advance(aligned.now)
+        result._taken = sum(one._taken for one in inputs)
+        result._late = min(sum(one._late for one in inputs), MAX_COUNT)
+        return result
+
+    def _union(self, aligned: Aligned, shape: S) -> Self:
+        """The parts of all live inputs, merged into parts of this shape."""
+        now, origin, live_from, live, shifts = aligned
+        inputs = [one._parts for one in live]
+        if live[0]._shape != shape:  # what is merged takes after its first input
+            inputs, shifts = [tuple(self._new_parts(shape)), *inputs], [0, *shifts]
+        parts = [first.merged(rest, shifts, live_from) for first, *rest in zip(*inputs, strict=True)]
+        result = object.__new__(type(self))._begin(shape, parts)
+        result._now, result._origin = now, origin
+        result._held = Held.together([one._held for one in live])
+        return result
+
+    def _shape_for(self, inputs: Sequence[Any], eps: float | None) -> S:
+        """The shape of what these are merged into: as fine as the finest of them, or as ``eps`` says."""
+        self._must_agree(inputs[1:])
+        if eps is None:
+            shapes: list[S] = [one._shape for one in inputs]
+            return min(shapes, key=lambda shape: (shape.before_merges(shape.eps), shape.additive))
+        check_probability("eps", eps)
+        if getattr(self._shape, "counter", None) not in RESIZED:
+            raise MergeError(
+                f"lt.merge(…, eps={eps!r}): only waves and exponential histograms can become finer or coarser by merging, and "
+                f"{self._why_fixed()}; leave eps out"
+            )
+        return replace(self._shape, counter_eps=float(eps))
+
+    def _why_fixed(self) -> str:
+        """Why its counters cannot be built anew, as part of a sentence."""
+        counter = getattr(self._shape, "counter", None)
+        if counter is None:
+            return f"the sizes of a {type(self).__name__} follow from the eps that it was built with"
+        return "randomized waves unite without any loss" if counter == "randwave" else "exact counters have no error"
+
+    def _check_size(self, inputs: Sequence[Self]) -> None:
+        if self._window.kind == "arrivals" and len(inputs) > 1:
             raise MergeError(
                 "windows of arrivals cannot be merged: which of two sites' arrivals are the last n overall is in neither "
                 "sketch (ECM-15, section 5.1); use a window of time, such as window='1h'"
             )
-        self._must_agree(others)
-        if sum(one._taken for one in everyone) > MAX_COUNT:
-            raise MergeError(f"{sum(one._taken for one in everyone):,} arrivals in all, more than 2**62; scale the counts down")
-        if max(part.height for one in everyone for part in one._parts) >= MAX_HEIGHT:
-            raise MergeError(f"more than {MAX_HEIGHT} levels of merging; merge many sketches in one call, lt.merge([...])")
-        times = [one._now for one in everyone if one._now is not None]
+        if (taken := sum(one._taken for one in inputs)) > MAX_COUNT:
+            raise MergeError(f"{taken:,} arrivals in all, more than 2**62; scale the counts down")
+
+    def _aligned(self, inputs: Sequence[Self]) -> Aligned | None:
+        """The inputs on one time, if they can be merged, or None if none has seen any time."""
+        times = [one._now for one in inputs if one._now is not None]
         if not times:
-            return self._twin([part.copy() for part in self._parts])
+            return None
         now = max(times)
-        started = [one._at(now) for one in everyone if one._now is not None]
+        live = [one._at(now) for one in inputs if one._is_live(now)]
+        if len(live) > 1 and max(part.height for one in live for part in one._parts) >= MAX_HEIGHT:
+            raise MergeError(f"more than {MAX_HEIGHT} levels of merging; merge many sketches in one call, lt.merge([...])")
         origin = self._origin_for(now)
         live_from = now - self._window.span - origin
-        shifts = [one._origin - origin for one in started]
-        parts = []
-        for i, part in enumerate(started[0]._parts):
-            rest = [one._parts[i] for one in started[1:]]
-            parts.append(part.merged(rest, shifts, live_from))
-        result = self._twin(parts)
-        result._now, result._origin = now, origin
-        result._taken = sum(one._taken for one in everyone)
-        result._late = min(sum(one._late for one in everyone), MAX_COUNT)
-        result._held = Held.together([one._held for one in started])
-        return result
+        shifts = [one._origin - origin for one in live]
+        for first, *rest in zip(*(one._parts for one in live), strict=True):
+            first.check_apart(rest, shifts, live_from)
+        return Aligned(now, origin, live_from, live, shifts)
+
+    def _is_live(self, now: int) -> bool:
+        """Whether it may hold arrivals of the window that ends at ``now``: if not, merging it in would add nothing."""
+        start = now - self._window.span
+        if self._now is None or self._taken == 0 or self._now < start:
+            return False
+        if self._held.ticks.size and self._held.ticks[-1] >= start:
+            return True
+        return bool(self._all.since(np.zeros(1, np.uint32), min(max(start - self._origin, 1), MAX_STAMP)).high[0] > 0)
 
     def _at(self, now: int) -> Self:
         """Itself, or where held-back arrivals fall due by ``now``, a copy that has counted them."""
@@ -296,12 +383,41 @@ class Windowed(ABC, Generic[S]):
                     f"cannot merge a {type(self).__name__} with a {type(other).__name__}; give sketches of one class"
                 )
             for field in fields(self._shape):
+                if field.kw_only:  # how fine its counters are: merging replays either
+                    continue
                 mine, its = getattr(self._shape, field.name), getattr(other._shape, field.name)
                 if mine != its:
                     raise MergeError(f"cannot merge: {field.name} is {mine!r} in one and {its!r} in another; build them alike")
 
     def __or__(self, other: Self) -> Self:
-        return self._merge([other])
+        """Merge two; a chain ``a | b | c | …`` is merged in one step when it is first used, as ``lt.merge`` would.
+
+        Until the result is read, updated or stored, it keeps copies of its inputs, so that ``reduce(operator.or_, sites)``
+        costs one level of merging and not one for each site. Memory is bounded: 64 inputs (8 to 64 if they take more than
+        64 MiB in all) are merged into one, and 64 of those into one again. Errors are raised at once.
+        """
+        inputs = [*_inputs_of(self), *_inputs_of(other)]
+        first: Self = inputs[0]
+        first._must_agree(inputs[1:])
+        first._check_size(inputs)
+        parts = [part for one in inputs for part in one._parts]
+        if max(part.height for part in parts) >= MAX_HEIGHT or any(part.shares for part in parts):
+            first._aligned(inputs)  # refuses what it must
+        copies = [one.copy() if one is many else one for many in (self, other) for one in _inputs_of(many)]
+        result = object.__new__(type(first))
+        result._inputs = tuple(_compacted(copies))
+        return result
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Asked for what is not there yet: the result of ``|`` merges its inputs."""
+            inputs = self.__dict__.get("_inputs")
+            if inputs is None or name.startswith("__"):
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            self.__dict__.update(vars(inputs[0]._merge(inputs[1:])))
+            self.__dict__.pop("_inputs", None)
+            return getattr(self, name)
 
     # -- bytes ---------------------------------------------------------------------------------------------------------
 
@@ -311,6 +427,10 @@ class Windowed(ABC, Generic[S]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return codec.from_trusted_bytes, (self.to_bytes(),)
+
+    @property
+    def _stamp_of_now(self) -> int:
+        return 1 if self._now is None else self._now - self._origin
 
     def _write_state(self, out: Writer) -> None:
         out.u8(self._now is not None)
@@ -323,7 +443,7 @@ class Windowed(ABC, Generic[S]):
         if self._held.keys is not None:
             write_column(out, self._held.keys)
         for part in self._parts:
-            part.write(out, self._now - self._origin if self._now is not None else 1)
+            part.write(out, self._stamp_of_now)
 
     def _read_state(self, source: Reader) -> None:
         started = source.choice(0, 1)
@@ -361,10 +481,38 @@ class Windowed(ABC, Generic[S]):
         self._write_state(out)
 
 
-def merge(things: Iterable[Any]) -> Any:
+def _inputs_of(thing: Any) -> Sequence[Any]:
+    """What a result of ``|`` still has to merge; anything else is itself."""
+    inputs: Sequence[Any] | None = getattr(thing, "__dict__", {}).get("_inputs")
+    return inputs or (thing,)
+
+
+def _compacted(inputs: list[Any]) -> list[Any]:
+    """Inputs of ``|``, with those merged of which there are too many of one height to remember them all."""
+    while True:
+        heights = [one.merges for one in inputs]
+        for height in set(heights):
+            group = [one for one in inputs if one.merges == height]
+            if len(group) < _FEWEST_INPUTS:
+                continue
+            most = _INPUT_BYTES // max(one.nbytes for one in group)
+            if len(group) >= min(max(most, _FEWEST_INPUTS), _MOST_INPUTS):
+                inputs = [group[0]._merge(group[1:]), *(one for one in inputs if one.merges != height)]
+                break
+        else:
+            return inputs
+
+
+def merge(things: Iterable[Any], *, eps: float | None = None) -> Any:
     """Merge any number of sketches or counters of one kind into a new one; the inputs stay as they are.
 
-    The result answers for the union of the streams, in time order, and its bounds are widened for what merging costs.
+    The result answers for the union of the streams, in time order, and its bounds are widened for what merging costs: one level
+    for a call, however many are merged, and none if only one of them holds anything in the window.
+
+    ``things`` are the sketches or counters, built alike. ``eps`` is the error that the counters of the result are built with,
+    by default the error of the inputs' counters. A ``WindowCounter``, ``EcmSketch`` or ``WindowedAmsSketch`` of waves or
+    exponential histograms takes it. ``error`` of the result is at most e + eps + e·eps if that of the inputs is e (ECM-15
+    Theorem 4): a finer result adds less, a coarser one is smaller.
 
     >>> import lately as lt
     >>> sites = [lt.WindowCounter(window="1h", eps=0.1) for _ in range(3)]
@@ -372,10 +520,16 @@ def merge(things: Iterable[Any]) -> Any:
     ...     site.add(1000 + i, 5)
     >>> lt.merge(sites).count(last="1h")
     Estimate(15, 15..16, 100%)
+    >>> lt.merge(sites).error <= 0.2101, lt.merge(sites, eps=0.01).error <= 0.1111
+    (True, True)
     """
     things = list(things) if isinstance(things, Iterable) else [things]
     if not things:
         raise MergeError("nothing to merge; give at least one sketch")
     if not hasattr(things[0], "_merge"):
         raise MergeError(f"cannot merge a {type(things[0]).__name__}; give sketches or counters of lately")
-    return things[0]._merge(things[1:])
+    if eps is None:
+        return things[0]._merge(things[1:])
+    if not isinstance(things[0], Windowed):
+        raise MergeError(f"lt.merge(…, eps={eps!r}): a {type(things[0]).__name__} is merged without any loss; leave eps out")
+    return things[0]._merge(things[1:], eps)

@@ -40,7 +40,7 @@ class EcmShape(Shape):
 
     @property
     def eps_sw(self) -> float:
-        return plan.premerge_error(plan.split(self.eps, self.query)[1], self.merge_height)
+        return self.before_merges(plan.split(self.eps, self.query)[1])
 
     @property
     def size(self) -> tuple[int, int]:
@@ -113,8 +113,12 @@ class EcmSketch(WindowedCountMin[EcmShape]):
 
     @property
     def error(self) -> float:
-        """The error that its counters have now, merges included: h·eps_sw(1 + eps_sw) + eps_sw, or 0 if they are exact."""
-        return 0.0 if self.counter == "exact" else plan.merged_error(self._shape.eps_sw, self.merges)
+        """The error that its counters have now, merges included: (1 + eps_sw)^(h + 1) - 1, or 0 if they are exact."""
+        return 0.0 if self.counter == "exact" else self._parts[0].error
+
+    @classmethod
+    def _new_parts(cls, shape: EcmShape) -> tuple[CounterArray, CounterArray]:
+        return _arrays(shape, None)
 
     def __repr__(self) -> str:
         return (
@@ -164,7 +168,8 @@ class EcmSketch(WindowedCountMin[EcmShape]):
         if between is not None and not exact:
             raise QueryError("extract(between=…) has no relative error to give; ask the sketch itself, or extract(last=…)")
         values = self._cells_in_range(None, self._range(last, between)).value
-        error = 0.0 if exact else min((1 + array.eps) ** (array.height + 1) - 1, 0.999)
+        grown = array.stretch[0] if array.stretch else (1 + array.eps) ** array.height
+        error = 0.0 if exact else min(grown * (1 + array.eps) - 1, 0.999)
         return CountMin._of(self.width, self.depth, self.delta, self._shape.seed, error, values)
 
     def plot(self, keys: Any, last: Duration | None = None, between: tuple[Any, Any] | None = None, ax: Any = None) -> Any:

@@ -202,9 +202,8 @@ class Quantiles(WindowedTree):
 
 
 def _quantiles_shape(base: TreeShape, lo: float, hi: float, resolution: float, clip: bool) -> QuantilesShape:
-    return QuantilesShape(
-        base.window, base.lateness, base.eps, base.delta, base.merge_height, base.universe, base.seed, lo, hi, resolution, clip
-    )
+    guarantee = base.window, base.lateness, base.eps, base.delta, base.merge_height
+    return QuantilesShape(*guarantee, base.universe, base.seed, lo, hi, resolution, clip, additive=base.additive)
 
 
 def _finite(name: str, number: object) -> float:

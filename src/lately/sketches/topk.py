@@ -124,6 +124,10 @@ class TopK(WindowedCountMin[TopKShape], Moments):
         self._odds, _ = plan.fewest_rows(shape.delta)
         return self._begin_rows(shape.size, shape.seed, shape, parts)
 
+    @classmethod
+    def _new_parts(cls, shape: TopKShape) -> tuple[SharedWave, Wave, Candidates]:
+        return _parts(shape)
+
     @property
     def k(self) -> int:
         """How many keys ``top`` gives unless told otherwise."""
@@ -220,7 +224,8 @@ class TopK(WindowedCountMin[TopKShape], Moments):
         base = read_window_shape(source)
         k, line, seed = source.within(source.u64(), 1, _MOST_K), source.fraction(), source.u64()
         source.check(line >= base.eps, f"a share of {line} below eps")
-        shape = TopKShape(base.window, base.lateness, base.eps, base.delta, base.merge_height, k, line, seed)
+        guarantee = base.window, base.lateness, base.eps, base.delta, base.merge_height
+        shape = TopKShape(*guarantee, k, line, seed, additive=base.additive)
         cells = math.prod(shape.size)
         source.check(cells <= _MOST_CELLS, f"{cells} cells")
         source.fits(16 * cells + 256 * shape.listed)
@@ -246,7 +251,7 @@ def _parts(shape: TopKShape) -> tuple[SharedWave, Wave, Candidates]:
     width, depth = shape.size
     span = shape.window.span
     starts = range(0, width * depth, width)
-    total = Wave(1, span, plan.premerge_error(shape.eps / 8, shape.merge_height))
+    total = Wave(1, span, shape.before_merges(shape.eps / 8))
     return SharedWave(width * depth, span, shape.eps_sw, starts), total, Candidates(span, shape.listed)
 
 

@@ -140,7 +140,7 @@ def layout(shape: TreeShape) -> Layout:
         for row in range(level.rows):
             starts.append(start + row * level.width)
         start += level.rows * level.width or nodes
-    eps_total = plan.premerge_error(shape.eps / 10, shape.merge_height)
+    eps_total = shape.before_merges(shape.eps / 10)
     odds = (2 * max(sketched, 1) / shape.delta) ** (1 / depth)
     return Layout(tuple(levels), start, tuple(starts), depth, width, odds, eps_sw, eps_total)
 
@@ -169,7 +169,8 @@ def read_tree_shape(source: Reader) -> TreeShape:
     """What ``TreeShape.write`` wrote, if it is not too large."""
     base = read_window_shape(source)
     universe = source.within(source.u64(), 2, MAX_UNIVERSE)
-    shape = TreeShape(base.window, base.lateness, base.eps, base.delta, base.merge_height, universe, source.u64())
+    guarantee = base.window, base.lateness, base.eps, base.delta, base.merge_height
+    shape = TreeShape(*guarantee, universe, source.u64(), additive=base.additive)
     cells = layout(shape).cells
     source.check(cells <= _MOST_CELLS, f"{cells} cells")
     source.fits(16 * cells)

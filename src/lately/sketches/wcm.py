@@ -97,10 +97,14 @@ class WcmSketch(WindowedCountMin[WcmShape]):
         shape = WcmShape(*window, eps, delta, 0, check_word("seed", seed), tau, mu)
         if (cells := math.prod(shape.size)) > _MOST_CELLS:
             raise ParameterError(f"eps={eps!r}, delta={delta!r} need {cells:,} cells; give a larger eps")
-        self._begin(shape, (self._new_cells(shape), self._new_total(shape)))
+        self._begin(shape, self._new_parts(shape))
 
     def _begin(self, shape: WcmShape, parts: Any) -> Self:
         return self._begin_rows(shape.size, shape.seed, shape, parts)
+
+    @classmethod
+    def _new_parts(cls, shape: WcmShape) -> tuple[CounterArray, CounterArray]:
+        return cls._new_cells(shape), cls._new_total(shape)
 
     @classmethod
     @abstractmethod
@@ -127,7 +131,7 @@ class WcmSketch(WindowedCountMin[WcmShape]):
 
     def _empty(self) -> Self:
         """A new one of the same shape."""
-        return self._twin((self._new_cells(self._shape), self._new_total(self._shape)))
+        return self._twin(self._new_parts(self._shape))
 
     def _range(self, last: Duration | None, between: tuple[Any, Any] | None) -> tuple[int, int | None]:
         ages = super()._range(last, between)
@@ -147,7 +151,7 @@ class WcmSketch(WindowedCountMin[WcmShape]):
         cells = math.prod(shape.size)
         source.check(cells <= _MOST_CELLS, f"{cells} cells")
         source.fits(64 * cells)
-        sketch = object.__new__(cls)._begin(shape, (cls._new_cells(shape), cls._new_total(shape)))
+        sketch = object.__new__(cls)._begin(shape, cls._new_parts(shape))
         sketch._read_state(source)
         return sketch
 

@@ -60,7 +60,7 @@ class AmsShape(Shape):
 
     @property
     def eps_sw(self) -> float:
-        return plan.premerge_error(plan.ams_split(self.eps)[1], self.merge_height)
+        return self.before_merges(plan.ams_split(self.eps)[1])
 
     @property
     def size(self) -> tuple[int, int]:
@@ -163,8 +163,12 @@ class WindowedAmsSketch(WindowedSketch[AmsShape]):
 
     @property
     def error(self) -> float:
-        """The error that its counters have now, merges included: h·eps_sw(1 + eps_sw) + eps_sw, or 0 if they are exact."""
-        return 0.0 if self.counter == "exact" else plan.merged_error(self._shape.eps_sw, self.merges)
+        """The error that its counters have now, merges included: (1 + eps_sw)^(h + 1) - 1, or 0 if they are exact."""
+        return 0.0 if self.counter == "exact" else self._parts[0].error
+
+    @classmethod
+    def _new_parts(cls, shape: AmsShape) -> tuple[CounterArray, CounterArray]:
+        return _arrays(shape)
 
     def __repr__(self) -> str:
         return (

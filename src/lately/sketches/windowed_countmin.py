@@ -62,8 +62,7 @@ class WindowedCountMin(WindowedSketch[S]):
 
     def _count_rows(self, keys: Keys, start: int, stamps: Stamps, counts: Counts | None) -> Hashes:
         """Count a block in every row and in the total; gives its hashes, which are good until the next block."""
-        array, total = self._array, self._parts[1]
-        assert isinstance(total, CounterArray)
+        array, total = self._array, self._all
         hashes, cells = scratch(stamps.size)
         hashes.fill(SEED)
         keys.hash_into(start, hashes)

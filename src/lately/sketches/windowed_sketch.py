@@ -26,12 +26,17 @@ class WindowedSketch(Windowed[S]):
         """The probability asked for that an answer is off by more."""
         return self._shape.delta
 
+    @property
+    def _all(self) -> CounterArray:
+        total = self._parts[1]
+        assert isinstance(total, CounterArray)
+        return total
+
     def total(self, last: Duration | None = None, between: tuple[Any, Any] | None = None) -> Estimate:
         """How many arrivals there were in all."""
         low, value, high = self._total_in_range(self._range(last, between))
         return Estimate(int(value[0]), int(low[0]), int(high[0]), 1.0)
 
     def _total_in_range(self, ages: tuple[int, int | None], now: int | None = None) -> Bounds:
-        held, total = self._held, self._parts[1]
-        assert isinstance(total, CounterArray)
+        held, total = self._held, self._all
         return self._bounds(total, np.zeros(1, np.uint32), lambda t: held.counts[held.ticks >= t].sum(), ages, now)

@@ -27,6 +27,10 @@ class WindowedTree(WindowedSketch[TreeShape]):
         self._layout = layout(shape)
         return super()._begin(shape, counters)
 
+    @classmethod
+    def _new_parts(cls, shape: TreeShape) -> tuple[SharedWave, Wave]:
+        return tree_arrays(shape)
+
     def _count(self, keys: Keys, start: int, stamps: Stamps, counts: Counts | None) -> None:
         array, total = self._parts
         integers, cells = scratch(stamps.size)
