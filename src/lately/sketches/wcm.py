@@ -22,7 +22,7 @@ from lately.core.durations import Duration, arrivals
 from lately.core.errors import ParameterError, QueryError
 from lately.core.keys import Hashes, Keys
 from lately.core.plan import check_word
-from lately.counters.base import Bounds, CounterArray, Counts, Stamps
+from lately.counters.base import MAX_STAMP, Bounds, CounterArray, Counts, Stamps
 from lately.counters.exact import Exact
 from lately.counters.periodic import Proportional, Simple
 from lately.counters.shape import WindowShape, read_window_shape, window_and_lateness
@@ -128,6 +128,13 @@ class WcmSketch(WindowedCountMin[WcmShape]):
     def cells(self) -> Counts:
         """What each cell counts now, row by row: the matrix of the paper, rounded. Those of several sites add up."""
         return self._cells_in_range(None, (self._window.ticks, None)).value
+
+    def _is_live(self, now: int) -> bool:
+        # Cells that guess may still count what has left the window, and those of several sites add up.
+        if (live := super()._is_live(now)) or self._now is None:
+            return live
+        start = min(max(now - self._window.span - self._origin, 1), MAX_STAMP)
+        return bool(self._array.all_since(start).value.any())
 
     def _empty(self) -> Self:
         """A new one of the same shape."""

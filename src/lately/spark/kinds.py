@@ -53,6 +53,10 @@ class Recipe:
         """
         if kind not in get_args(Kind):
             raise ParameterError(f"kind={kind!r}: give one of {', '.join(get_args(Kind))}")
+        if options.get("salt") is not None:
+            raise ParameterError(
+                f"salt={options['salt']!r}: every task would draw the same samples, which cannot be merged; leave salt out"
+            )
         recipe = cls(kind, tuple(sorted((name, value) for name, value in options.items() if value is not None)))
         if isinstance(recipe.empty().window, Window) and isinstance(dict(recipe.options)["window"], arrivals):
             raise ParameterError(
