@@ -72,6 +72,13 @@ def things():
             yield f"{name}-{counter}-merged", with_salt(merged, 11)
             yield f"{name}-{counter}-time", add(build(name, counter, window="10m", tick="5s", lateness="1m"), *thousand)
             yield f"{name}-{counter}-arrivals", add(build(name, counter, window=lt.arrivals(500)), thousand[0], None, weights)
+            if name == "counter" and counter == "wave":  # what needs the extended fields
+                yield "counter-wave-finer", lt.merge([lt.merge([weighted, late], eps=0.1), weighted])
+                yield "counter-wave-planned", add(build(name, counter, merge_height=3), *thousand)
+            if name == "counter" and counter == "randwave":
+                drawn = build(name, counter, salt=None)
+                drawn._parts[0].salt = 14  # as if drawn
+                yield "counter-randwave-drawn", add(drawn, *thousand)
             if name == "sketch":
                 yield f"countmin-{counter}-extracted", weighted.extract(last=300)
                 yield f"sketch-{counter}-inner", add(build(name, counter, query="inner", merge_height=1, seed=5), *thousand)
