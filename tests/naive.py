@@ -92,12 +92,29 @@ class NaiveHistogram:
 
 
 def replayed(segments_of_each_input):
-    """The stream that merging replays: half of each segment at its start, the rest at its end, in time order."""
+    """The stream that merging replays: half of each segment at its start, the rest at its end, in time order.
+
+    A start of None has left the window, and with it what would be replayed there.
+    """
     events = []
     for segments in segments_of_each_input:
         for start, end, size in zip(*segments, strict=True):
-            events += [(int(start), int(size) // 2), (int(end), int(size) - int(size) // 2)]
-    return sorted((t, c) for t, c in events if t > 0 and c > 0)
+            events += [(start, size // 2), (end, size - size // 2)]
+    return sorted((t, c) for t, c in events if t is not None and c > 0)
+
+
+def noted(levels, lost):
+    """Shared notes as what merging replays: each stands for its run at the finest level that was complete at its time.
+
+    ``levels`` has for each level its notes as (stamp, cell, run), ``lost`` the stamp of the newest that is gone, or 0.
+    """
+    events = []
+    for level, notes in enumerate(levels):
+        for stamp, cell, run in notes:
+            finest = max((i + 1 for i, gone in enumerate(lost) if gone >= stamp), default=0)
+            if level >= finest:
+                events.append((stamp, cell, run << finest))
+    return sorted(events)
 
 
 def key_hash(key):

@@ -163,7 +163,8 @@ def test_merging_replays_half_of_each_segment_at_either_end(family, inputs, span
         shifts.append(shift)
         for c in range(3):
             start, end, size = array.segments(c, max(1, now - span - shift))
-            logs[c].append((np.where(start > 0, start.astype(np.int64) + shift, 0), end.astype(np.int64) + shift, size))
+            starts = [int(s) + shift if s > 0 else None for s in start]
+            logs[c].append((starts, [int(e) + shift for e in end], size.tolist()))
     merged = arrays[0].merged(arrays[1:], shifts, now - span)
     for c in range(3):
         points = [(t, w) for t, w in replayed(logs[c]) if t >= now - span]

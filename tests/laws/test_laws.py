@@ -11,7 +11,7 @@ from typing import Any
 import exact_cases
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from streams import FAMILIES, Stream, cuts, streams
 
@@ -308,6 +308,24 @@ def test_merging_disjoint_sites_gives_the_whole_stream(case, stream, share):
         assert mine == its if case.lossless else agree(mine, its)
     again = lt.from_bytes(merged.to_bytes())
     assert case.ask(again) == case.ask(merged)
+
+
+@pytest.mark.parametrize("case", [c for c in CASES.values() if c.mergeable and c.windowed])
+@given(left=small, right=small, more=small, gap=st.sampled_from([0, 3, 90, 500]))
+@settings(max_examples=max(5, settings().max_examples // 6))
+def test_what_was_merged_counts_on_and_can_be_stored(case, left, right, more, gap):
+    """Merged twice, the second time perhaps after all that was in it has expired: it and its twin from bytes stay alike."""
+    merged = lt.merge([built(case, left), built(case, right)])
+    merged.advance(int(max(left.ticks[-1], right.ticks[-1])) + gap)
+    merged = lt.merge([merged, built(case, left)])
+    start = int(max(left.ticks[-1], right.ticks[-1])) + gap
+    for seconds in (0, 40):
+        case.feed(merged, Stream(more.ticks - more.ticks[0] + start + seconds, more.cells, more.counts))
+        start += int(more.ticks[-1] - more.ticks[0])
+        twin = lt.from_bytes(merged.to_bytes())
+        assert twin.to_bytes() == merged.to_bytes()
+        assert case.ask(twin) == case.ask(merged)
+        merged = twin
 
 
 @pytest.mark.parametrize("case", [c for c in CASES.values() if c.mergeable and c.windowed])

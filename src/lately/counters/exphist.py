@@ -20,7 +20,7 @@ from lately.core import plan
 from lately.core.codec import Reader, Writer
 from lately.core.jit import helper, kernel
 from lately.counters.base import Bounds, Cells, Counts, Stamps
-from lately.counters.positional import PositionalArray, Walk
+from lately.counters.positional import PositionalArray, Walk, run_sizes
 
 _ZERO, _ONE = np.uint64(0), np.uint64(1)
 _MOST_LEVELS = 64
@@ -201,7 +201,7 @@ def _walk(live_from: Any, k: Any, state: Any, positions: Any, places: Any, offse
 def _fill(stamps: Stamps, ends: Any, offsets: Counts, k: Any, state: Any) -> None:
     """Fill fresh cells from sorted runs with cumulative counts; the rings must already be large enough."""
     n, first, _, rings, cursors = state
-    levels = cursors.shape[1]
+    levels = cursors.shape[1]  # the cursors themselves are aimed when all cells are filled
     has = np.empty(_MOST_LEVELS + 1, np.uint64)
     for cell in range(n.size):
         start, stop = offsets[cell], offsets[cell + 1]
@@ -218,8 +218,6 @@ def _fill(stamps: Stamps, ends: Any, offsets: Counts, k: Any, state: Any) -> Non
                 position = np.uint64(bucket) << level
                 if position > begin:
                     rings[cell, _place(level, np.uint64(bucket), k)] = run[np.searchsorted(counts, position - begin)]
-            if has[level] > _ZERO:
-                cursors[cell, level] = (has[level] - _ONE) % _size(level, k)
 
 
 class ExponentialHistogram(PositionalArray):
@@ -241,6 +239,7 @@ class ExponentialHistogram(PositionalArray):
         super().__init__(cells, span, eps)
         self.k = plan.exphist_capacity(eps)
         self._room(1)
+        self._aim()
 
     @property
     def merge_error(self) -> float:
@@ -269,20 +268,24 @@ class ExponentialHistogram(PositionalArray):
         _walk(np.uint32(live_from), np.uint64(self.k), self._state, positions, places, offsets)
         return Walk(positions[: offsets[-1]], places[: offsets[-1]], offsets)
 
-    def _fill(self, stamps: Stamps, ends: Any, offsets: Counts) -> None:
-        sizes = np.where(np.diff(offsets) > 0, ends[offsets[1:] - 1], 0) if ends.size else np.zeros(self.cells, np.uint64)
-        live = int(sizes.max())
-        levels, buckets, size = 1, live, 2 * self.k
-        while buckets > size:  # as many levels as the fullest cell needs to drop nothing
-            levels, buckets, size = levels + 1, (buckets - size + 1) // 2, self.k + 1
-        self._room(levels)
-        self._stagger(sizes, 1 << levels)
+    def _fill(self, stamps: Stamps, ends: Any, offsets: Counts, newest: Any) -> None:
+        sizes = run_sizes(ends, offsets)
+        self._stagger(sizes, newest, 1 << self._levels(int(sizes.max())))
+        self._room(self._levels(int((self.n + sizes).max())))  # levels follow from positions, wherever those begin
         _fill(stamps, ends, offsets, np.uint64(self.k), self._state)
+        self._aim()
+
+    def _levels(self, newest: int) -> int:
+        """How many levels a cell needs that has dropped nothing up to this position."""
+        levels, buckets, size = 1, newest, 2 * self.k
+        while buckets > size:
+            levels, buckets, size = levels + 1, (buckets - size + 1) // 2, self.k + 1
+        return levels
 
     def _room(self, levels: int) -> None:
+        """Make empty rings of so many levels; the cursors have yet to be aimed."""
         self.rings = np.zeros((self.cells, 2 * self.k + (levels - 1) * (self.k + 1)), np.uint32)
         self.cursors = np.zeros((self.cells, levels), np.uint16 if self.k < 2**15 else np.uint32)
-        self._aim()
 
     def _aim(self) -> None:
         """Point each cursor at the slot of the newest bucket, which follows from the number of arrivals."""
@@ -296,6 +299,7 @@ class ExponentialHistogram(PositionalArray):
         """Add a level, and hand it the bucket that the old top level no longer keeps."""
         old, levels = self.rings, self.cursors.shape[1]
         self._room(levels + 1)
+        self._aim()
         self.rings[:, : old.shape[1]] = old
         buckets, size, base = self.n.astype(np.int64), 2 * self.k, 0
         for _ in range(levels - 1):
@@ -313,3 +317,4 @@ class ExponentialHistogram(PositionalArray):
         levels = source.within(source.u8(), 1, _MOST_LEVELS)
         source.fits(self.cells * (8 * self.k + levels * (4 * self.k + 8)))
         self._room(levels)
+        self._aim()

@@ -66,6 +66,14 @@ def _put_back(ages: Any, kept: Any, places: Any, offsets: Any, now: Any, rings: 
     return True
 
 
+def run_sizes(ends: NDArray[np.uint64], offsets: Counts) -> NDArray[np.uint64]:
+    """How many arrivals each cell's run has, by its cumulative counts."""
+    sizes = np.zeros(offsets.size - 1, np.uint64)
+    filled = np.diff(offsets) > 0
+    sizes[filled] = ends[offsets[1:][filled] - 1]
+    return sizes
+
+
 class PositionalArray(CounterArray):
     """The deterministic families: arrivals have positions, some of which are retained with their stamps in rings."""
 
@@ -110,8 +118,8 @@ class PositionalArray(CounterArray):
         """Every cell's retained positions, newest first, down to the first that is stamped before ``live_from``."""
 
     @abstractmethod
-    def _fill(self, stamps: Stamps, ends: NDArray[np.uint64], offsets: Counts) -> None:
-        """Fill fresh cells, each from a sorted run of stamps with cumulative counts; ``n`` is what ``_stagger`` wants."""
+    def _fill(self, stamps: Stamps, ends: NDArray[np.uint64], offsets: Counts, newest: NDArray[np.uint64]) -> None:
+        """Fill fresh cells, each from a sorted run of stamps with cumulative counts; ``newest`` is for ``_stagger``."""
 
     @abstractmethod
     def _write_shape(self, out: Writer) -> None:
@@ -121,15 +129,15 @@ class PositionalArray(CounterArray):
     def _read_shape(self, source: Reader) -> None:
         """Make rings of the size that was written, or refuse; ``n`` is already set."""
 
-    def _stagger(self, sizes: NDArray[np.uint64], gap: int) -> None:
-        """Start fresh cells, which will get so many arrivals, at a position that is good for all gaps up to ``gap``.
+    def _stagger(self, sizes: NDArray[np.uint64], newest: NDArray[np.uint64], gap: int) -> None:
+        """Start fresh cells, which will get ``sizes`` arrivals, at a position that is good for all gaps up to ``gap``.
 
         Merging replays lumps whose sizes are powers of two. Were they to end on just those positions that will be
         retained, the middle of the bracket would always be too low, and tree upon tree would drift down. The inputs'
-        positions (their sum is in ``n``) decide where lumps end, modulo every power of two; starting where that is
+        newest positions (``newest`` is their sum) decide where lumps end, modulo every power of two; starting where that is
         …010101 puts the ends at a third of every gap or at two thirds, in turn.
         """
-        start = (_THIRDS + self.n - sizes) % np.uint64(min(gap, 2**31))
+        start = (_THIRDS + newest - sizes) % np.uint64(min(gap, 2**31))
         self.base = np.where(sizes > 0, start, 0).astype(np.uint32)
         self.n = self.base.astype(np.uint64)
 
@@ -156,8 +164,9 @@ class PositionalArray(CounterArray):
         offsets = np.stack([p[2] + start for p, start in zip(points, starts, strict=True)])
         result = self._fresh()
         result._rise(inputs)
-        result.n = np.sum([a.n for a in inputs], axis=0, dtype=np.uint64)
-        result._fill(*interleave(stamps, weights, offsets))
+        newest = np.sum([a.n for a in inputs], axis=0, dtype=np.uint64)
+        stamps, ends, offsets = interleave(stamps, weights, offsets)
+        result._fill(stamps, ends, offsets, newest)
         return result
 
     def _rise(self, inputs: Sequence[Self]) -> None:

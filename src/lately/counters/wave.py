@@ -25,7 +25,7 @@ from lately.core.codec import Reader, Writer
 from lately.core.jit import helper, kernel
 from lately.counters.base import MAX_STAMP, Bounds, Cells, Counts, Stamps
 from lately.counters.bits import newest_odd, trailing_zeros
-from lately.counters.positional import PositionalArray, Walk
+from lately.counters.positional import PositionalArray, Walk, run_sizes
 
 _ZERO, _ONE = np.uint64(0), np.uint64(1)
 _NEVER = np.uint32(MAX_STAMP)
@@ -148,12 +148,14 @@ def _append(cell: Any, stamps: Stamps, ends: Any, state: Any, span: Any) -> bool
 
 
 @kernel
-def _append_all(stamps: Stamps, ends: Any, offsets: Counts, state: Any, span: Any) -> None:
-    """``_append`` a run to each cell; the rings must already be large enough."""
-    for cell in range(offsets.size - 1):
+def _append_all(start: Any, stamps: Stamps, ends: Any, offsets: Counts, state: Any, span: Any) -> int:
+    """``_append`` a run to each cell from ``start`` on; returns the first for which the rings must grow, or their number."""
+    for cell in range(start, offsets.size - 1):
         if offsets[cell + 1] > offsets[cell]:
             mine = slice(offsets[cell], offsets[cell + 1])
-            _append(cell, stamps[mine], ends[mine], state, span)
+            if not _append(cell, stamps[mine], ends[mine], state, span):
+                return int(cell)
+    return int(offsets.size - 1)
 
 
 @helper
@@ -349,14 +351,20 @@ class Wave(PositionalArray):
         _walk(np.uint32(live_from), self._state, positions, places, offsets)
         return Walk(positions[: offsets[-1]], places[: offsets[-1]], offsets)
 
-    def _fill(self, stamps: Stamps, ends: Any, offsets: Counts) -> None:
-        sizes = np.where(np.diff(offsets) > 0, ends[offsets[1:] - 1], 0) if ends.size else np.zeros(self.cells, np.uint64)
+    def _fill(self, stamps: Stamps, ends: Any, offsets: Counts, newest: Any) -> None:
+        sizes = run_sizes(ends, offsets)
         live = int(sizes.max())
         capacity = min(self.capacity, 1 << max(0, live - 1).bit_length())
         levels = 1 if capacity < self.capacity else plan.levels(max(live, capacity), capacity)
         self.rings = np.zeros((levels, self.cells, capacity), np.uint32)
-        self._stagger(sizes, 1 << levels)
-        _append_all(stamps, ends, offsets, self._state, np.uint32(self.span))
+        self._stagger(sizes, newest, 1 << levels)
+        self._append_runs(stamps, ends, offsets)
+
+    def _append_runs(self, stamps: Stamps, ends: Any, offsets: Counts) -> None:
+        """Append a run to each cell, growing the rings where they are too small for it."""
+        cell, span = 0, np.uint32(self.span)
+        while (cell := _append_all(cell, stamps, ends, offsets, self._state, span)) < self.cells:
+            self._grow()
 
     def _write_shape(self, out: Writer) -> None:
         out.u8(self.rings.shape[0])
