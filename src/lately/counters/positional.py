@@ -164,7 +164,7 @@ class PositionalArray(CounterArray):
         offsets = np.stack([p[2] + start for p, start in zip(points, starts, strict=True)])
         result = self._fresh()
         result._rise(inputs)
-        newest = np.sum([a.n for a in inputs], axis=0, dtype=np.uint64)
+        newest: Any = np.sum([a.n for a in inputs], axis=0, dtype=np.uint64)
         stamps, ends, offsets = interleave(stamps, weights, offsets)
         result._fill(stamps, ends, offsets, newest)
         return result
