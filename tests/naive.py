@@ -91,16 +91,32 @@ class NaiveHistogram:
                 size *= 2
 
 
-def replayed(segments_of_each_input):
-    """The stream that merging replays: half of each segment at its start, the rest at its end, in time order.
+def replayed(segments_of_each_input, bits=8):
+    """The log that merging replays, as (stamp, count) in time order.
 
-    A start of None has left the window, and with it what would be replayed there.
+    A range that begins in a segment has at least the arrivals after it and its last one, ``a`` in all, and at most all of
+    them, ``b``. What is replayed at the segment's end makes it a + (b - a)·3a/(4a + 2b), and the rest is at its start.
+    A start of None has left the window, and with it what would be replayed there. Weights are cut off after ``bits``
+    bits, and how many arrivals came at a stamp or later is rounded.
     """
-    events = []
-    for segments in segments_of_each_input:
-        for start, end, size in zip(*segments, strict=True):
-            events += [(start, size // 2), (end, size - size // 2)]
-    return sorted((t, c) for t, c in events if t is not None and c > 0)
+    points = Counter()
+    for starts, ends, sizes in segments_of_each_input:
+        later = 0
+        for start, end, size in reversed(list(zip(starts, ends, sizes, strict=True))):
+            others = size - 1
+            at_end = int((1 + others / (2 + others / (1.5 * (later + 1)))) * 2**bits)
+            points[end] += at_end
+            if start is not None:
+                points[start] += size * 2**bits - at_end
+            later += size
+    log, weight, counted = [], 0, 0
+    for stamp in sorted(points, reverse=True):
+        weight += points[stamp]
+        whole, rest = divmod(weight, 2**bits)
+        whole += rest > (whole * 0x9E3779B97F4A7C15 % 2**64) >> (64 - bits)
+        log.append((stamp, whole - counted))
+        counted = whole
+    return log[::-1]
 
 
 def noted(levels, lost):

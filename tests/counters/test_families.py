@@ -152,7 +152,7 @@ def test_merging_keeps_bounds_and_the_error_of_theorem_4(family, inputs, span, e
 
 @pytest.mark.parametrize("family", ["wave", "exphist"])
 @given(inputs=st.lists(streams(most=250), min_size=2, max_size=4), span=spans, eps=epsilons)
-def test_merging_replays_half_of_each_segment_at_either_end(family, inputs, span, eps):
+def test_merging_replays_a_part_of_each_segment_at_either_end(family, inputs, span, eps):
     arrays, shifts, origin = [], [], max(int(s.ticks[-1]) for s in inputs) - 2 * span - 2
     logs = [[] for _ in range(3)]
     now = 2 * span + 2

@@ -1,4 +1,4 @@
-"""Positions and the powers of two that divide them: what waves are made of."""
+"""Positions, the powers of two that divide them, and random ones: what waves are made of."""
 
 from typing import Any
 
@@ -19,6 +19,14 @@ for _bit in range(64):
 def trailing_zeros(x: Any) -> Any:
     """How often two divides x, which is not 0."""
     return np.uint64(_TRAILING[((x & (~x + _ONE)) * _DE_BRUIJN) >> np.uint64(58)])
+
+
+@helper
+def scrambled(word: Any) -> Any:
+    """64 bits that look random, and differ for different words (the finish of SplitMix64)."""
+    word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return word ^ (word >> np.uint64(31))
 
 
 @helper

@@ -270,7 +270,7 @@ class ExponentialHistogram(PositionalArray):
 
     def _fill(self, stamps: Stamps, ends: Any, offsets: Counts, newest: Any) -> None:
         sizes = run_sizes(ends, offsets)
-        self._stagger(sizes, newest, 1 << self._levels(int(sizes.max())))
+        self._draw_bases(sizes, newest, 1 << self._levels(int(sizes.max())))
         self._room(self._levels(int((self.n + sizes).max())))  # levels follow from positions, wherever those begin
         _fill(stamps, ends, offsets, np.uint64(self.k), self._state)
         self._aim()

@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 from lately.core.codec import Reader, Writer
 from lately.core.jit import kernel
 from lately.counters.base import MAX_STAMP, CounterArray, Counts, Stamps
-from lately.counters.replay import halves, interleave
-
-_THIRDS = np.uint64(0x5555555555555555)
+from lately.counters.bits import scrambled
+from lately.counters.replay import fraction_bits, halves, interleave
 
 
 class Segments(NamedTuple):
@@ -64,6 +63,13 @@ def _put_back(ages: Any, kept: Any, places: Any, offsets: Any, now: Any, rings: 
             rings[places[i]] = np.uint32(now - newer)
             at += 1
     return True
+
+
+@kernel
+def _draw(newest: Any, below: Any, out: Any) -> None:
+    """A random number below a power of two for each cell."""
+    for cell in range(out.size):
+        out[cell] = scrambled(scrambled(newest[cell]) + np.uint64(cell)) & (below - np.uint64(1))
 
 
 def run_sizes(ends: NDArray[np.uint64], offsets: Counts) -> NDArray[np.uint64]:
@@ -119,7 +125,7 @@ class PositionalArray(CounterArray):
 
     @abstractmethod
     def _fill(self, stamps: Stamps, ends: NDArray[np.uint64], offsets: Counts, newest: NDArray[np.uint64]) -> None:
-        """Fill fresh cells, each from a sorted run of stamps with cumulative counts; ``newest`` is for ``_stagger``."""
+        """Fill fresh cells, each from a sorted run of stamps with cumulative counts; ``newest`` is for ``_draw_bases``."""
 
     @abstractmethod
     def _write_shape(self, out: Writer) -> None:
@@ -129,15 +135,16 @@ class PositionalArray(CounterArray):
     def _read_shape(self, source: Reader) -> None:
         """Make rings of the size that was written, or refuse; ``n`` is already set."""
 
-    def _stagger(self, sizes: NDArray[np.uint64], newest: NDArray[np.uint64], gap: int) -> None:
-        """Start fresh cells, which will get ``sizes`` arrivals, at a position that is good for all gaps up to ``gap``.
+    def _draw_bases(self, sizes: NDArray[np.uint64], newest: NDArray[np.uint64], gap: int) -> None:
+        """Start fresh cells, which will get ``sizes`` arrivals, at any position below ``gap``, a power of two.
 
-        Merging replays lumps whose sizes are powers of two. Were they to end on just those positions that will be
-        retained, the middle of the bracket would always be too low, and tree upon tree would drift down. The inputs'
-        newest positions (``newest`` is their sum) decide where lumps end, modulo every power of two; starting where that is
-        …010101 puts the ends at a third of every gap or at two thirds, in turn.
+        Merging replays lumps whose sizes are near powers of two. From a fixed position on, they would end at the same
+        place in all gaps between the positions that will be retained, and the middle of the bracket would be too low in
+        all of them, or too high, tree upon tree. So the position is random, but the same for the same inputs: it is
+        made of the cell's number and of the sum of its inputs' ``newest`` positions.
         """
-        start = (_THIRDS + newest - sizes) % np.uint64(min(gap, 2**31))
+        start = np.empty(self.cells, np.uint64)
+        _draw(newest, np.uint64(min(gap, 2**31)), start)
         self.base = np.where(sizes > 0, start, 0).astype(np.uint32)
         self.n = self.base.astype(np.uint64)
 
@@ -153,19 +160,21 @@ class PositionalArray(CounterArray):
 
     def merged(self, others: Sequence[Self], shifts: Sequence[int], live_from: int) -> Self:
         inputs = [self, *others]
+        newest: Any = np.sum([a.n for a in inputs], axis=0, dtype=np.uint64)
+        bits = fraction_bits(int(newest.max()))
         points = []
         for array, shift in zip(inputs, shifts, strict=True):
             mine_from = min(max(1, live_from - shift), MAX_STAMP)
             stamps_of = (array.rings.reshape(-1), array.first, array.base)
-            points.append(halves(*array._walk(mine_from), stamps_of, np.int64(shift), np.int64(live_from)))
+            limits = (np.int64(shift), np.int64(live_from))
+            points.append(halves(*array._walk(mine_from), stamps_of, limits, bits))
         stamps = np.concatenate([p[0] for p in points])
         weights = np.concatenate([p[1] for p in points])
         starts = np.cumsum([0] + [p[0].size for p in points[:-1]])
         offsets = np.stack([p[2] + start for p, start in zip(points, starts, strict=True)])
         result = self._fresh()
         result._rise(inputs)
-        newest: Any = np.sum([a.n for a in inputs], axis=0, dtype=np.uint64)
-        stamps, ends, offsets = interleave(stamps, weights, offsets)
+        stamps, ends, offsets = interleave(stamps, weights, offsets, bits)
         result._fill(stamps, ends, offsets, newest)
         return result
 

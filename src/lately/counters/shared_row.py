@@ -18,7 +18,7 @@ import numpy as np
 
 from lately.core.jit import helper, kernel
 from lately.counters.base import MAX_STAMP
-from lately.counters.bits import newest_odd, trailing_zeros
+from lately.counters.bits import newest_odd, scrambled, trailing_zeros
 
 _ZERO, _ONE, _32, _LOW = np.uint64(0), np.uint64(1), np.uint64(32), np.uint64(2**32 - 1)
 
@@ -29,10 +29,7 @@ NO_CELL = np.uint32(2**32 - 1)
 @helper
 def phase(cell: Any, height: Any) -> Any:
     """Where a cell's numbers begin: a random number of 61 bits, the same in every array of the same height."""
-    word = (np.uint64(height) << _32) + np.uint64(cell) + np.uint64(0x9E3779B97F4A7C15)
-    word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return (word ^ (word >> np.uint64(31))) >> np.uint64(3)
+    return scrambled((np.uint64(height) << _32) + np.uint64(cell) + np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(3)
 
 
 def room(size: int, capacity: int) -> int:

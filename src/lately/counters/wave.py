@@ -357,7 +357,7 @@ class Wave(PositionalArray):
         capacity = min(self.capacity, 1 << max(0, live - 1).bit_length())
         levels = 1 if capacity < self.capacity else plan.levels(max(live, capacity), capacity)
         self.rings = np.zeros((levels, self.cells, capacity), np.uint32)
-        self._stagger(sizes, newest, 1 << levels)
+        self._draw_bases(sizes, newest, 1 << levels)
         self._append_runs(stamps, ends, offsets)
 
     def _append_runs(self, stamps: Stamps, ends: Any, offsets: Counts) -> None:
