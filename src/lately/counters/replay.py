@@ -57,15 +57,16 @@ def halves(positions: Any, places: Any, offsets: Any, stamps_of: Any, limits: An
     at = 0
     for cell in range(offsets.size - 1):
         before = np.uint64(0)  # the part of the previous (older) segment that belongs to its end
+        newest = positions[offsets[cell]] if offsets[cell] < offsets[cell + 1] else 0
         for i in range(offsets[cell + 1] - 1, offsets[cell] - 1, -1):
             weight = before
             if i > offsets[cell]:
-                size = np.uint64(positions[i - 1] - positions[i])
-                least = np.float64(positions[offsets[cell]] - positions[i - 1] + 1)
-                others = np.float64(size - _ONE)
-                at_end = np.uint64((1.0 + others / (2.0 + others / (1.5 * least))) * np.float64(unit))
-                weight += (size << bits) - at_end
-                before = at_end
+                size, before = positions[i - 1] - positions[i], unit  # the last of a segment is at its end
+                if size > 1:
+                    least = np.float64(newest - positions[i - 1] + 1)
+                    others = np.float64(size - 1)
+                    before = np.uint64((1.0 + others / (2.0 + others / (1.5 * least))) * np.float64(unit))
+                    weight += (np.uint64(size) << bits) - before
             stamp = np.int64(0)  # unknown, but it has left the window
             if places[i] >= 0:
                 stamp = np.int64(rings[places[i]]) + shift
@@ -129,11 +130,12 @@ def interleave(stamps: Any, weights: Any, offsets: Any, bits: Any) -> Any:
     out_stamps, out_ends = np.empty(stamps.size, np.uint32), np.empty(stamps.size, np.uint64)
     out_offsets = np.zeros(cells + 1, np.int64)
     for cell in range(cells):
-        size = 0
+        size, left = 0, _ZERO  # points, and the weight of those that come later
         for i in range(inputs):
             runs[i] = size
             for j in range(offsets[i, cell], offsets[i, cell + 1]):
                 here[size] = (np.uint64(stamps[j]) << _32) | np.uint64(j)
+                left += weights[j]
                 size += 1
         runs[inputs] = size
         count = inputs
@@ -146,16 +148,12 @@ def interleave(stamps: Any, weights: Any, offsets: Any, bits: Any) -> Any:
             runs[kept] = size
             count = kept
             here, there = there, here
-        left = _ZERO  # the weight of all points that come later
-        for k in range(size):
-            left += weights[here[k] & _LOW]
         total, end, at = _rounded(left, bits), _ZERO, out_offsets[cell]
         for k in range(size):
             left -= weights[here[k] & _LOW]
-            if total - _rounded(left, bits) > end:  # a point may come to nothing
-                end = total - _rounded(left, bits)
-                out_stamps[at] = np.uint32(here[k] >> _32)
-                out_ends[at] = end
-                at += 1
+            until = total - _rounded(left, bits)
+            out_stamps[at], out_ends[at] = np.uint32(here[k] >> _32), until
+            at += int(until > end)  # a point that comes to nothing is overwritten by the next
+            end = until
         out_offsets[cell + 1] = at
     return out_stamps[: out_offsets[cells]], out_ends[: out_offsets[cells]], out_offsets
