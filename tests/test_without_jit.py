@@ -20,6 +20,8 @@ LONG = (
     "whatever_the_stream",
     "window_slides",
     "all_kinds",
+    "right_on_average",
+    "every_size",
 )
 
 

@@ -361,3 +361,16 @@ def test_waves_grow_for_runs_that_they_have_no_room_for():
         exact = np.maximum(3001 + sizes - since, 0)
         assert (low <= exact).all()
         assert (exact <= high).all()
+
+
+@pytest.mark.parametrize("counter", ["wave", "exphist"])
+def test_the_largest_counts_can_be_merged(counter):
+    """Up to 2**62 arrivals in all: weights of points have as many bits after the point as are left."""
+    for most in (2**53, 2**55 + 1, 2**61):
+        counters = [lt.WindowCounter(window=100, eps=0.1, counter=counter) for _ in range(2)]
+        for one in counters:
+            one.add([10, 60, 90], [most // 4, most // 2, most // 4])
+        both = lt.merge(counters)
+        for last, exact in ((95, 2), (50, 1.5), (15, 0.5)):
+            assert int(exact * 4) * (most // 4) in both.count(last=last)
+        assert lt.from_bytes(both.to_bytes()).count() == both.count()
