@@ -79,7 +79,7 @@ class Twin:
         assert (drift.numbers == expected).all()
         expected = naive.rise_and_fall(drift.numbers, self.told, layout.rows, layout.signed)
         assert drift.norms() == pytest.approx(expected, abs=1e-6)
-        assert drift.look() == pytest.approx(expected)
+        assert drift.norms() == pytest.approx(expected)
         self.check_wheel(since)
 
     def check_wheel(self, since):
@@ -250,12 +250,11 @@ def test_a_window_stops_at_the_very_event_that_moves_it_too_far(first, second, s
         list(run(twin.drift))
         if told:
             twin.tell()
-        twin.drift.look()
-    norms = [slow.drift.look()]
+    norms = [slow.drift.norms()]
     for event in second:
         slow.begin([event])
         list(run(slow.drift))
-        norms.append(slow.drift.look())
+        norms.append(slow.drift.norms())
     fast.begin(second)
     assert stops(fast.drift, len(second), room) == moves(norms, room)
 
@@ -267,10 +266,10 @@ def test_silence_stops_a_run_too(batch, signed, room):
     list(run(twin.drift))
     twin.tell()
     for _ in range(8):
-        before = twin.drift.look()
+        before = twin.drift.norms()
         twin.drift.wake_after(room)
         twin.advance(7)
-        assert twin.drift.run() == (MOVED if ((twin.drift.look() - before) ** 2).sum() > room * room else 0)
+        assert twin.drift.run() == (MOVED if ((twin.drift.norms() - before) ** 2).sum() > room * room else 0)
         twin.drift.wake_after(math.inf)
         assert twin.drift.run() == 0
 
@@ -291,11 +290,11 @@ def test_a_stream_stops_at_the_very_event_that_moves_it_too_far(first, second, r
     for drift in (fast, slow):
         begin_stream(drift, first)
         list(run(drift))
-    norms = [slow.look()]
+    norms = [slow.norms()]
     for event in second:
         begin_stream(slow, [event])
         list(run(slow))
-        norms.append(slow.look())
+        norms.append(slow.norms())
     begin_stream(fast, second)
     assert stops(fast, len(second), room) == moves(norms, room)
     assert (fast.numbers == slow.numbers).all()
@@ -384,7 +383,7 @@ def test_a_stream_drifts_as_worked_out_from_scratch(steps):
         assert (drift.numbers == now).all()
         expected = naive.rise_and_fall(now, told, 3, True)
         assert drift.norms() == pytest.approx(expected, abs=1e-6)
-        assert drift.look() == pytest.approx(expected)
+        assert drift.norms() == pytest.approx(expected)
 
 
 @given(st.lists(signed_events, min_size=1, max_size=6), st.sampled_from([0.0, 2.0, 10.0]), st.data())

@@ -17,7 +17,7 @@ import numpy as np
 
 from lately.core.codec import Reader, Writer
 from lately.core.errors import InputError, MergeError, ParameterError
-from lately.counters.base import Counts
+from lately.counters.base import MAX_COUNT, Counts
 from lately.monitor import messages as m
 from lately.monitor.announced import NOTHING, Announced
 from lately.monitor.frequent import Items
@@ -179,6 +179,7 @@ class Coordinator:
                 size not in (None, layout.size) for size, layout in zip(sizes, layouts, strict=True)
             ):
                 raise MergeError(f"site {message.site} told of other streams than this coordinator has; build them alike")
+            self._check_size(message)
         elif isinstance(message, m.Report):
             if message.numbers.size != sum(math.prod(layout.lines) for layout in layouts):
                 raise MergeError(f"site {message.site} reported {message.numbers.size} numbers; build it like this coordinator")
@@ -190,6 +191,18 @@ class Coordinator:
             pass
         elif not isinstance(message, self._understood):
             raise InputError(f"a {type(message).__name__} came to a coordinator that does not watch that way; build all alike")
+
+    def _check_size(self, message: m.Told) -> None:
+        """Refuse numbers that would not fit into 64 bits with those of the other sites."""
+        for total, change in zip(self._sums, message.changes, strict=True):
+            if isinstance(change, tuple):  # keys, which may all fall into one number
+                largest = float(np.abs(total).max()) + float(np.abs(change[1].astype(np.float64)).sum())
+            else:
+                largest = float(np.abs(total + change.astype(np.float64)).max())
+            if largest > MAX_COUNT:
+                raise InputError(
+                    f"with what site {message.site} told, a number is more than 2**62 over all sites; scale the counts down"
+                )
 
     _understood: tuple[type[Message], ...] = (m.Left,)
 

@@ -22,7 +22,25 @@ from lately.core.keys import Hashes
 from lately.counters.base import MAX_COUNT, MAX_STAMP, Cells, Counts
 from lately.counters.wave import Wave
 from lately.monitor.layout import Layout
-from lately.monitor.runs import CAP, DUE, FLOOR, FLOOR_OF, GROW, HUGE, MOVED, NEXT, PART, hang, hung, run_stream, run_window
+from lately.monitor.runs import (
+    CAP,
+    DUE,
+    FLOOR,
+    FLOOR_OF,
+    GROW,
+    HIGH,
+    HUGE,
+    LOW,
+    MOVED,
+    NEXT,
+    PART,
+    WORD,
+    add_squares,
+    hang,
+    hung,
+    run_stream,
+    run_window,
+)
 
 __all__ = ["CAP", "DUE", "FLOOR", "FLOOR_OF", "MOVED", "NEXT", "PART", "Drift", "StreamDrift", "WindowDrift", "drift_of"]
 
@@ -44,7 +62,10 @@ class Drift(ABC):
         self.layout = layout
         #: The numbers, and as they were told last.
         self._told = np.zeros((2, layout.size), np.int64)
-        self._squares = np.zeros((2, layout.rows))
+        #: The squares of what rose and of what fell in each row (where numbers have signs, of both, in the first line):
+        #: whole numbers of two words, so that nothing is lost where huge changes cancel. All changes of a site add up to
+        #: 2**62 at the most, so the sum of their squares fits.
+        self._squares = np.zeros((2, layout.rows, 2), np.int64)
         self._seen = np.zeros(2 * layout.rows + 1)
         #: Changes since it was last told.
         self.updates = 0
@@ -62,18 +83,12 @@ class Drift(ABC):
 
     def norms(self) -> NDArray[np.float64]:
         """How far each row has drifted, in two lines, what rose and what fell; in one where numbers have signs."""
-        squares = self._squares.sum(axis=0, keepdims=True) if self.layout.signed else self._squares
-        lengths: NDArray[np.float64] = np.sqrt(np.maximum(squares, 0))
+        lengths: NDArray[np.float64] = np.sqrt(self._float_squares()[: self.layout.lines[0]])
         return lengths
 
-    def look(self) -> NDArray[np.float64]:
-        """``norms``, added up anew where the squares are no longer whole numbers that a float can hold exactly."""
-        if self._squares.max() < 2.0**53:
-            return self.norms()
-        drift = (self._told[0] - self._told[1]).astype(np.float64).reshape(self.layout.rows, self.layout.width)
-        self._squares[0] = (np.maximum(drift, 0) ** 2).sum(axis=1)
-        self._squares[1] = (np.minimum(drift, 0) ** 2).sum(axis=1)
-        return self.norms()
+    def _float_squares(self) -> NDArray[np.float64]:
+        squares: NDArray[np.float64] = self._squares[..., HIGH] * 2.0**WORD + self._squares[..., LOW]
+        return squares
 
     def wake_after(self, room: float) -> None:
         """Stop the next runs where the norms have moved further than this from where they are."""
@@ -92,7 +107,7 @@ class Drift(ABC):
     def write(self, out: Writer) -> None:
         """Write what has changed since it was told, and when to look again. All of the last batch was counted."""
         out.deltas(self._told[0] - self._told[1])
-        out.f64s(self._squares)  # those beyond what floats hold exactly have their history in them
+        out.f64s(self._float_squares())  # nobody needs them: they follow from what has changed
         out.f64s(self._seen)
         out.varint(self.updates)
 
@@ -100,10 +115,13 @@ class Drift(ABC):
         """Read what ``write`` wrote; the numbers are there already."""
         changed, squares, seen = source.deltas(self.layout.size), source.f64s(), source.f64s()
         source.check(bool((np.abs(changed.astype(np.float64)) <= MAX_COUNT).all()), "changes beyond all counts")
-        source.check(squares.size == self._squares.size and bool(np.isfinite(squares).all()), "squares of another shape")
+        source.check(
+            squares.size == self._squares[..., 0].size and bool(np.isfinite(squares).all()), "squares of another shape"
+        )
         source.check(seen.size == self._seen.size and not np.isnan(seen).any(), "norms of another shape")
         self._told[1] = self._told[0] - changed
-        self._squares, self._seen = squares.reshape(self._squares.shape), seen
+        self._seen = seen
+        add_squares(changed.reshape(self.layout.rows, self.layout.width), self._squares, self.layout.signed)
         self.updates = source.varint()
 
     @abstractmethod

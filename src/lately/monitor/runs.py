@@ -15,6 +15,15 @@ GROW, MOVED, CAP, FLOOR = 1, 2, 4, 8
 #: on the wheel.
 PART, FLOOR_OF, DUE, NEXT = range(4)
 _ONE = np.uint32(1)
+#: Sums of squares are whole numbers of two words: ``high`` times 2**62, and ``low`` from 0 to 2**62 - 1.
+HIGH, LOW = 0, 1
+WORD = 62
+_MASK = (1 << WORD) - 1
+#: Numbers below this have a product that fits into a word.
+_SMALL = 1 << 31
+_HALF, _LOWER, _TOP, _SHIFT = np.uint64(32), np.uint64(2**32 - 1), np.uint64(WORD), np.uint64(64 - WORD)
+#: Norms and distances are rounded; this share of them is left as room for that.
+_ROUNDING = 1e-14
 #: Stands for a cap that no count reaches.
 HUGE = 2**62
 
@@ -28,36 +37,91 @@ def _put_due(cell: Any, due: Any, book: Any, wheel: Any, grain: Any) -> None:
         book[cell, NEXT], wheel[spoke] = wheel[spoke], cell
 
 
+@kernel
+def _add_large(squares: Any, line: Any, row: Any, first: Any, second: Any) -> None:
+    """Add first · second, each below 2**63, to the sum of a row: by halves, as on paper."""
+    x, y = np.uint64(abs(first)), np.uint64(abs(second))
+    x1, x0, y1, y0 = x >> _HALF, x & _LOWER, y >> _HALF, y & _LOWER
+    lowest = x0 * y0
+    middle = x1 * y0 + (lowest >> _HALF)
+    other = x0 * y1 + (middle & _LOWER)
+    high = x1 * y1 + (middle >> _HALF) + (other >> _HALF)
+    low = (other << _HALF) | (lowest & _LOWER)
+    above, below = np.int64((high << _SHIFT) | (low >> _TOP)), np.int64(low & np.uint64(_MASK))
+    if (first < 0) != (second < 0):
+        above, below = -above, -below
+    below += squares[line, row, LOW]
+    squares[line, row, HIGH] += above + (below >> WORD)
+    squares[line, row, LOW] = below & _MASK
+
+
+@helper
+def _add_product(squares: Any, line: Any, row: Any, first: Any, second: Any) -> None:
+    """Add first · second to the sum of squares of a row, without rounding: a² - b² = (a + b)(a - b)."""
+    if -_SMALL < first < _SMALL and -_SMALL < second < _SMALL:
+        low = squares[line, row, LOW] + first * second
+        if low < 0 or low > _MASK:
+            squares[line, row, HIGH] += low >> WORD
+            low &= _MASK
+        squares[line, row, LOW] = low
+    else:
+        _add_large(squares, line, row, first, second)
+
+
+@kernel
+def add_squares(drift: Any, squares: Any, signed: Any) -> None:
+    """Add the squares of a drift to the sums of its rows: what rose and what fell apart, or all in one where it has signs."""
+    for row in range(drift.shape[0]):
+        for x in drift[row]:
+            _add_product(squares, 0 if signed or x > 0 else 1, row, x, x)
+
+
 @helper
 def _put_count(cell: Any, count: Any, book: Any, told: Any, squares: Any, shape: Any) -> Any:
-    """Note what a counter counts, in its number and its row's rise and fall; tells whether it fell below its floor."""
+    """Note what a counter counts, in its number and its row's rise and fall; tells by how much it changed."""
     by = count - book[cell, PART]
     if by != 0:
         book[cell, PART] = count
         number, change = np.int64(cell), by
         if shape[1]:
             number, change = np.int64(cell) >> 1, by * (1 - 2 * (np.int64(cell) & 1))
-        before = np.float64(told[0, number] - told[1, number])
+        before = told[0, number] - told[1, number]
         told[0, number] += change
         after = before + change
         row = number // shape[0]
-        squares[0, row] += max(after, 0.0) ** 2 - max(before, 0.0) ** 2
-        squares[1, row] += min(after, 0.0) ** 2 - min(before, 0.0) ** 2
-    return by < 0 and count < book[cell, FLOOR_OF]
+        if shape[1]:
+            _add_product(squares, 0, row, after + before, change)
+            return by
+        if before > 0 or after > 0:
+            _add_product(squares, 0, row, max(after, 0) + max(before, 0), max(after, 0) - max(before, 0))
+        if before < 0 or after < 0:
+            _add_product(squares, 1, row, min(after, 0) + min(before, 0), min(after, 0) - min(before, 0))
+    return by
 
 
 @helper
-def _has_moved(squares: Any, seen: Any, signed: Any) -> Any:
-    """Whether the rows' norms are further than the room (the last of ``seen``) from those seen last."""
+def _norm(squares: Any, line: Any, row: Any) -> Any:
+    return math.sqrt(np.float64(squares[line, row, HIGH]) * 2.0**WORD + np.float64(squares[line, row, LOW]))
+
+
+@kernel
+def distance_left(squares: Any, seen: Any, signed: Any) -> float:
+    """How much further the rows' norms may move from those seen last, up to the room (its square is the last of ``seen``).
+
+    Negative where they are too far. A change of a number by x moves the norms by x at the most, so that until the changes
+    add up to what is left nobody has to look again. What is left is a whole number that can be counted down without rounding.
+    """
     rows = squares.shape[1]
-    total = 0.0
-    for row in range(rows):
-        if signed:
-            total += (math.sqrt(max(squares[0, row] + squares[1, row], 0.0)) - seen[row]) ** 2
-        else:
-            total += (math.sqrt(max(squares[0, row], 0.0)) - seen[row]) ** 2
-            total += (math.sqrt(max(squares[1, row], 0.0)) - seen[rows + row]) ** 2
-    return total > seen[-1]
+    total = size = 0.0
+    for line in range(1 if signed else 2):
+        for row in range(rows):
+            norm, before = _norm(squares, line, row), seen[line * rows + row]
+            total += (norm - before) ** 2
+            size += norm + before
+    if total > seen[-1]:
+        return -1.0
+    left = math.sqrt(seen[-1]) * (1 - _ROUNDING) - math.sqrt(total) - _ROUNDING * size
+    return np.floor(min(max(left, 0.0), 2.0**52))
 
 
 @kernel
@@ -68,8 +132,9 @@ def run_window(events: Any, waves: Any, local: Any, watch: Any, shape: Any, at: 
     book, wheel, told, squares = local
     seen, known, caps = watch
     age, span, lowest_cap, grain = shape[2], np.uint32(shape[3]), shape[4], shape[5]
-    reason = 0
+    reason, left = 0, distance_left(squares, seen, shape[1])
     for i in range(at[0], stamps.size):
+        moved = 0.0
         since = np.uint32(max(np.int64(stamps[i]) - age, 1))
         if since > shape[6]:
             newest = (np.int64(since) - 1) // grain
@@ -81,7 +146,9 @@ def run_window(events: Any, waves: Any, local: Any, watch: Any, shape: Any, at: 
                     if due < since:
                         count, due = followed(cell, since, n, first, base, rings)
                     _put_due(cell, np.int64(due), book, wheel, grain)
-                    if _put_count(cell, count, book, told, squares, shape):
+                    by = _put_count(cell, count, book, told, squares, shape)
+                    moved += np.float64(abs(by))
+                    if by < 0 and count < book[cell, FLOOR_OF]:
                         reason |= FLOOR
                     cell = following
             shape[6] = since
@@ -99,13 +166,16 @@ def run_window(events: Any, waves: Any, local: Any, watch: Any, shape: Any, at: 
             if book[cell, DUE] == MAX_STAMP:
                 count, due = followed(cell, since, n, first, base, rings)
                 _put_due(cell, np.int64(due), book, wheel, grain)
-            _put_count(cell, count, book, told, squares, shape)
+            moved += np.float64(abs(_put_count(cell, count, book, told, squares, shape)))
             least = min(least, count)
         at[1] = 0
         if least >= lowest_cap and cells.shape[0] and _is_over(least, cells[:, i], hashes[i], book, known, caps):
             reason |= CAP
-        if _has_moved(squares, seen, shape[1]):
-            reason |= MOVED
+        left -= moved
+        if left <= 0 and moved > 0:
+            left = distance_left(squares, seen, shape[1])
+            if left < 0:
+                reason |= MOVED
         if reason:
             at[0] = i + 1
             return reason
@@ -149,15 +219,20 @@ def _is_over(least: Any, cells: Any, key: Any, book: Any, known: Any, caps: Any)
 def run_stream(events: Any, told: Any, squares: Any, seen: Any, at: Any) -> int:
     """Count events with signs until the rows have moved too far."""
     cells, counts = events
+    rows = cells.shape[0]
+    left = distance_left(squares, seen, True)
     for i in range(at[0], counts.size):
-        for row in range(cells.shape[0]):
+        for row in range(rows):
             number = cells[row, i] >> _ONE
             by = -counts[i] if cells[row, i] & _ONE else counts[i]
-            before = np.float64(told[0, number] - told[1, number])
+            before = told[0, number] - told[1, number]
             told[0, number] += by
-            squares[0, row] += (2 * before + by) * by
-        if _has_moved(squares, seen, True):
-            at[0] = i + 1
-            return MOVED
+            _add_product(squares, 0, row, 2 * before + by, by)
+        left -= rows * np.float64(abs(counts[i]))
+        if left <= 0:
+            left = distance_left(squares, seen, True)
+            if left < 0:
+                at[0] = i + 1
+                return MOVED
     at[0] = counts.size
     return 0

@@ -183,7 +183,7 @@ class Site:
         check_tick(tick)
         for stream in range(len(self.monitor.streams)):
             self._pass(stream, tick)
-        if self._sequence and self.monitor.scheme == "ship" and any(drift.look().any() for drift in self.drifts):
+        if self._sequence and self.monitor.scheme == "ship" and any(drift.norms().any() for drift in self.drifts):
             self._ship(0, np.empty(0, np.uint64), np.array([tick]), np.empty(0, np.int64))
         self._join()
         return self._sent()
@@ -267,7 +267,7 @@ class Site:
         return self.drifts[channel].numbers.astype(np.float64).reshape(layout.rows, layout.width)
 
     def _points(self, number: int) -> Floats:
-        return np.stack([self.drifts[i].look() for i in self.monitor.channels[number]], axis=-1)
+        return np.stack([self.drifts[i].norms() for i in self.monitor.channels[number]], axis=-1)
 
     # -- speaking ------------------------------------------------------------------------------------------------------
 
@@ -278,7 +278,7 @@ class Site:
 
     def _report(self, number: int, turn: int) -> None:
         """Say where the rows of every stream are, and wait."""
-        norms = [rounded(drift.look()) for drift in self.drifts]
+        norms = [rounded(drift.norms()) for drift in self.drifts]
         self._remember(norms)
         flat = np.concatenate([part.ravel() for part in norms])
         self._send(m.Report, self._epoch, number, turn, flat, sum(drift.updates for drift in self.drifts))
@@ -286,7 +286,7 @@ class Site:
 
     def _say_pressure(self, number: int, turn: int, guard: FunctionalGuard) -> None:
         """Say how high the pressure of a query is, and wait."""
-        self._remember([rounded(drift.look()) for drift in self.drifts])
+        self._remember([rounded(drift.norms()) for drift in self.drifts])
         self._pressure = float(np.float32(guard.region.pressure(guard.said)))
         self._send(m.Pressure, self._epoch, number, turn, np.array([self._pressure]))
         self.state = State.WAITING

@@ -230,7 +230,8 @@ class Monitor:
 
     def truth(self, sites: Sequence[Site]) -> dict[str, Any]:
         """What the queries would estimate now if all sites told everything; for simulations and tests."""
-        vectors = [sum((site.drifts[i].numbers for site in sites), np.zeros(one.size)) for i, one in enumerate(self.layouts)]
+        none = [np.zeros(layout.size, np.int64) for layout in self.layouts]
+        vectors = [sum((site.drifts[i].numbers for site in sites), zeros) for i, zeros in enumerate(none)]
         truth: dict[str, Any] = {name: self.estimate(number, vectors) for number, name in enumerate(self.names)}
         if self.frequent:
             channel = self.frequent[1].channel(self.streams)

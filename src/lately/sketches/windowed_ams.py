@@ -259,8 +259,9 @@ class WindowedAmsSketch(WindowedSketch[AmsShape]):
     def _rows(self, ages: tuple[int, int | None], now: int | None = None) -> Rows:
         """Bounds of the signed cells in a range."""
         found = self._bounds(self._parts[0], None, self._held_table, ages, now)
-        low, value, high = (part.reshape(self.depth, self.width, 2).astype(np.float64) for part in found)
-        return Rows(low[..., 0] - high[..., 1], value[..., 0] - value[..., 1], high[..., 0] - low[..., 1])
+        low, value, high = (part.reshape(self.depth, self.width, 2) for part in found)  # whole numbers, which cancel exactly
+        plus, minus = (low[..., 0], value[..., 0], high[..., 0]), (high[..., 1], value[..., 1], low[..., 1])
+        return Rows(*((mine - its).astype(np.float64) for mine, its in zip(plus, minus, strict=True)))
 
     def _held_table(self, tick: int) -> Counts:
         """What is held back since a tick, by counter."""
