@@ -94,12 +94,20 @@ def watched(spark, folder, batches, watches, lateness=None):
 
 
 def shown(announced):
-    """An announcement as rows of the table ``answers``: {item: (value, low, high)}."""
+    """An announcement as rows of the table ``answers``: {item: (value, low, high, confidence)}."""
     if announced is None:
         return {}
     if isinstance(announced, Announced):
-        return {} if math.isnan(announced.value) else {None: (announced.value, announced.low, announced.high)}
-    return {str(key): (float(count), announced.least, math.inf) for key, count in announced.counts.items()}
+        return (
+            {}
+            if math.isnan(announced.value)
+            else {None: (announced.value, announced.low, announced.high, announced.confidence)}
+        )
+    return {str(key): (float(count), 0.0, math.inf, 0.9) for key, count in announced.counts.items()}
+
+
+def bounded(row):
+    return row["value"], row["low"], row["high"], row["confidence"]
 
 
 def raised_in(announced):
@@ -118,7 +126,7 @@ def check(said, told, batches):
         before = set()
         for number, (announced, _) in enumerate(steps):
             mine = [row for row in answers if row["query"] == name and row["batch"] == number]
-            assert {row["item"]: (row["value"], row["low"], row["high"]) for row in mine} == shown(announced)
+            assert {row["item"]: bounded(row) for row in mine} == shown(announced)
             now = raised_in(announced)
             changes = [row for row in alerts if row["monitor"] == name and row["batch"] == number]
             assert {row["item"] for row in changes if row["raised"]} == now - before
@@ -142,7 +150,8 @@ def test_all_kinds_at_once_say_what_is_said_by_hand(spark, tmp_path):
         assert {True, False} == set(kinds), name
     assert {"0", "7"} <= {row["item"] for row in alerts if row["monitor"] == "floods"}
     assert sum(row["monitor_bytes"] for row in table(said, "runs")) > 0
-    assert all(row["confidence"] == 0.9 for row in alerts)
+    assert {row["confidence"] for row in alerts if row["monitor"] != "rush"} == {0.9}
+    assert {row["confidence"] for row in alerts if row["monitor"] == "rush"} == {1.0}  # a count, which has no collisions
 
 
 def test_a_site_that_falls_silent_ages_and_one_that_comes_later_joins(spark, tmp_path):
@@ -214,7 +223,7 @@ def test_a_monitor_that_is_new_begins_with_whoever_comes(spark, tmp_path):
     assert pipeline.notes == ["monitor 'floods' is new and watches from now on", "monitor 'rush' is gone"]
     hand = ByHand(said, WATCHES["floods"])
     mine = [row for row in table(said, "answers") if row["batch"] == 2]
-    assert {row["item"]: (row["value"], row["low"], row["high"]) for row in mine} == shown(hand.batch(batches[2]))
+    assert {row["item"]: bounded(row) for row in mine} == shown(hand.batch(batches[2]))
     add_file(batches[3], tmp_path / "source", 3)
     said["monitors"] = [WATCHES["rush"]]  # back again, and anew
     run(spark, said)

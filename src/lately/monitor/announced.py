@@ -1,4 +1,4 @@
-"""What a coordinator announces; ``truth in announced`` tells whether it is right."""
+"""What a coordinator announces: bounds of the true value, and the tolerance that the estimate is kept within."""
 
 import math
 from dataclasses import dataclass
@@ -7,22 +7,36 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Announced:
-    """What the coordinator says of a query: the estimate is in ``low..high``, or a message is on its way.
+    """What the coordinator says of a query; it holds unless a message is on its way.
 
-    ``alarm`` tells whether it is above the threshold, where one was given.
+    - ``value``: the estimate when sites last told their numbers.
+    - ``low``, ``high``: bounds of the true value, over all events, with the ``confidence`` given: the error of the sketch is
+      in them, and what sites may have counted since. One of them is infinite where an alarm limits only one side.
+    - ``alarm``: whether the estimate is above the threshold, where one was given.
+    - ``confidence``: how likely the true value is between low and high, at the least.
+    - ``tolerance``: where the estimate is kept, the one that the sketches of all sites would give now if they were added up.
 
-    >>> 95.0 in Announced(100.0, 90.0, 110.0)
-    True
+    >>> said = Announced(100.0, 85.0, 120.0, confidence=0.9, tolerance=(90.0, 110.0))
+    >>> 115 in said, said.tolerates(115)
+    (True, False)
     """
 
     value: float
     low: float
     high: float
     alarm: bool | None = None
+    confidence: float = 1.0
+    tolerance: tuple[float, float] = (-math.inf, math.inf)
 
-    def __contains__(self, estimate: float) -> bool:
+    def __contains__(self, truth: float) -> bool:
+        """Whether a true value is within the bounds."""
+        return self.low <= truth <= self.high
+
+    def tolerates(self, estimate: float) -> bool:
+        """Whether an estimate is within the tolerance."""
         slack = 0.0 if math.isnan(self.value) else 1e-9 * abs(self.value)
-        return self.low - slack <= estimate <= self.high + slack
+        low, high = self.tolerance
+        return low - slack <= estimate <= high + slack
 
 
 #: What is said before all sites have joined.
@@ -33,13 +47,15 @@ NOTHING = Announced(math.nan, -math.inf, math.inf)
 class Listed:
     """The keys that come often, with their counts over all sites as they were last told, and the least they may have.
 
-    >>> {"/": 120} in Listed({"/": 100}, least=90.0)
+    Counts are those of the sketches, in which keys collide.
+
+    >>> Listed({"/": 100}, least=90.0).tolerates({"/": 120})
     True
     """
 
     counts: dict[Any, int]
     least: float
 
-    def __contains__(self, estimates: dict[Any, int]) -> bool:
+    def tolerates(self, estimates: dict[Any, int]) -> bool:
         """Whether the listed keys are rightly listed, given what all sites count."""
         return all(estimates.get(key, 0) >= self.least for key in self.counts)

@@ -13,7 +13,7 @@ from lately.monitor.coordinator import Activity, Coordinator
 from lately.monitor.drift import Drift, WindowDrift, drift_of
 from lately.monitor.messages import Message
 from lately.monitor.peers import Peer
-from lately.monitor.queries import InnerProduct, Query, SelfJoin
+from lately.monitor.queries import InnerProduct, Query, SelfJoin, TotalCount
 from lately.monitor.region import Region
 from lately.monitor.stored import read_drifts, read_numbers, write_drifts, write_numbers
 from lately.monitor.zones import Floats
@@ -32,6 +32,8 @@ def push_share(query: Query, eps: float, sites: int) -> float:
     for counts that are not negative.
     """
     theta = query.theta or 0.0
+    if isinstance(query, TotalCount):  # all sites' counts together are at most twice what was told
+        return 0.5 / math.sqrt(sites)
     if isinstance(query, SelfJoin):
         share = min(math.sqrt((1 + theta) / (1 + eps)) - 1, 1 - math.sqrt((1 - theta) / (1 - eps)))
     else:  # theta is a share of both norms as they were told: |Δ| ≤ k·|told| for one stream, or for two
@@ -43,9 +45,12 @@ def push_share(query: Query, eps: float, sites: int) -> float:
 class PushCoordinator(Coordinator):
     """CG: sites push what has changed when they see fit, and are never asked."""
 
-    def _bounds(self, query: Query, value: float, unit: float | None) -> tuple[float, float]:
+    def _tolerance(self, query: Query, value: float, unit: float | None) -> tuple[float, float]:
         """The promise is about the truth; the estimate may be off by eps on top."""
         return query.interval(value, unit, -self.monitor.eps)
+
+    def _growth(self, query: Query) -> float | None:
+        return query.theta
 
     def _start(self, query: int, region: Region) -> Floats:
         return np.array([push_share(self.monitor.queries[query], self.monitor.eps, len(self.sites))])
@@ -66,9 +71,12 @@ class ShipCoordinator(Coordinator):
         super().__init__(monitor, sites)
         self._replicas: dict[int, list[Drift]] = {}
 
-    def _bounds(self, query: Query, value: float, unit: float | None) -> tuple[float, float]:
+    def _tolerance(self, query: Query, value: float, unit: float | None) -> tuple[float, float]:
         """It is what the sites would say."""
         return value, value
+
+    def _growth(self, query: Query) -> float | None:
+        return 0.0
 
     def _hear(self, number: int, peer: Peer, message: Message) -> None:
         super()._hear(number, peer, message)
@@ -128,8 +136,12 @@ class OracleCoordinator(Coordinator):
     def _is_enough(self, regions: Sequence[Region], telling: set[int]) -> bool:
         truth = self.monitor.truth([site for site in self._seen if site.number in self._peers])
         if not telling:
-            return all(truth[name] in announced for name, announced in self.announced().items())
+            return all(announced.tolerates(truth[name]) for name, announced in self.announced().items())
         return True  # one more at a time: only having told shows whether it is enough
+
+    def _growth(self, query: Query) -> float | None:
+        """Nothing limits what sites count as long as the estimate is within its tolerance."""
+        return math.inf
 
     def _next_to_tell(self, regions: Sequence[Region]) -> list[int]:
         updates = {site.number: sum(drift.updates for drift in site.drifts) for site in self._seen}

@@ -10,6 +10,7 @@ others. Sites that come or go make everyone tell, because limits depend on how m
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,7 @@ from lately.monitor.peers import Peer, Watched
 from lately.monitor.queries import Query
 from lately.monitor.region import Region, limits_of, region_of
 from lately.monitor.stored import SITES, coordinator_bytes
+from lately.monitor.true_bounds import Evidence, true_bounds
 from lately.monitor.zones import Floats, rounded
 
 if TYPE_CHECKING:
@@ -105,7 +107,7 @@ class Coordinator:
 
     def announced(self) -> dict[str, Any]:
         """What is announced now, by the names of the queries: an ``Announced`` each, or a ``Listed`` of frequent keys."""
-        said: dict[str, Any] = {n: watched.announced for n, watched in zip(self.monitor.names, self._watched, strict=True)}
+        said: dict[str, Any] = {n: watched.announced for n, watched in zip(self.monitor.names, self._watched, strict=False)}
         if self._items is not None and self.monitor.frequent is not None:
             said[self.monitor.frequent[0]] = self._items.announced()
         return said
@@ -353,9 +355,33 @@ class Coordinator:
         """From where sites are to go on; without limits they need not know."""
         return np.zeros(0)
 
-    def _bounds(self, query: Query, value: float, unit: float | None) -> tuple[float, float]:
-        """What is promised of an estimate that was ``value``."""
+    def _tolerance(self, query: Query, value: float, unit: float | None) -> tuple[float, float]:
+        """Where an estimate that was ``value`` is promised to stay."""
         return query.interval(value, unit, self.monitor.eps)
+
+    def _growth(self, query: Query) -> float | None:
+        """By which share norms and totals may have grown since they were told; None: as far as limits allow."""
+        return None
+
+    def _bound(self) -> None:
+        """Work out the bounds of the true values from what sites told, where the announced tolerances hold."""
+        totals = {
+            stream: true_bounds(self.monitor.queries[number], self._evidence(number, ()))[1]
+            for stream, number in self.monitor.totals.items()
+        }
+        for number, watched in enumerate(self._watched[: len(self.monitor.names)]):
+            query = self.monitor.queries[number]
+            known = tuple(totals[stream] for stream in query.streams(self.monitor.streams) if stream in totals)
+            low, high, confidence = true_bounds(query, self._evidence(number, known))
+            watched.announced = replace(watched.announced, low=low, high=high, confidence=confidence)
+
+    def _evidence(self, number: int, totals: tuple[float, ...]) -> Evidence:
+        query, layout = self.monitor.about(number)
+        tables = self.monitor.tables(number, self._sums)
+        tolerance, growth = self._watched[number].announced.tolerance, self._growth(query)
+        if growth == math.inf and number >= len(self.monitor.names):  # nobody keeps totals within their tolerance
+            tolerance = (0.0, math.inf)
+        return Evidence(layout, self.monitor.sketch.delta, tables, tolerance, growth, totals)
 
     def _announce(self, sites: int) -> list[tuple[Limits, Region]]:
         """Announce what is known; returns the limits that keep it good for so many sites."""
@@ -364,10 +390,12 @@ class Coordinator:
             layout = self.monitor.layouts[self.monitor.channels[number][0]]
             tables = self.monitor.tables(number, self._sums)
             value = query.estimate(tables, layout)
-            bounds = low, high = self._bounds(query, value, query.unit(tables, layout))
-            watched.announced = Announced(value, low, high, None if query.above is None else value >= query.above)
-            limits = limits_of(query, bounds, tables, layout, max(sites, 1))
+            tolerance = self._tolerance(query, value, query.unit(tables, layout))
+            alarm = None if query.above is None else value >= query.above
+            watched.announced = Announced(value, -math.inf, math.inf, alarm, tolerance=tolerance)
+            limits = limits_of(query, tolerance, tables, layout, max(sites, 1))
             made.append((limits, region_of(query, layout, limits)))
+        self._bound()
         return made
 
     def _refer(self) -> None:

@@ -6,6 +6,7 @@ promise of Theorem 7 at all times, and sends less. N is a certain upper bound of
 also pushes when its window could hold more than the coordinator assumes.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any, Self
 
@@ -130,11 +131,20 @@ class DistributedCountMin:
         return type(self)(self._like, self.push)
 
     def announced(self) -> dict[str, Announced]:
-        """The self-join size of the cells, and where it would be if no cell is off by more than the skew."""
-        table, skew = self.cells().astype(np.float64).reshape(self._like.depth, self._like.width), self.skew
+        """The self-join size of the cells; its tolerance is where it would be if no cell is off by more than the skew.
+
+        Bounds of the true one need exact cells, those of a ``PerfectCountMin``: without, there are none.
+        """
+        like, skew = self._like, self.skew
+        table = self.cells().astype(np.float64).reshape(like.depth, like.width)
         edges = (np.maximum(table - skew, 0), table, table + skew)
-        low, value, high = (float((edge**2).sum(axis=1).min()) for edge in edges)
-        return {"self_join": Announced(value, low, high)}
+        least, value, most = (float((edge**2).sum(axis=1).min()) for edge in edges)
+        low, high, confidence = 0.0, math.inf, 1.0
+        if isinstance(like, PerfectCountMin):
+            total = float(edges[2].sum(axis=1).min())
+            odds = like.delta ** (-1 / like.depth)
+            low, high, confidence = float(without_collisions(least, total * total, like.width, odds)), most, 1 - like.delta
+        return {"self_join": Announced(value, low, high, None, confidence, (least, most))}
 
     def truth(self, sites: Sequence[CountMinSite]) -> dict[str, float]:
         """The self-join size that the sites' cells would have if they were added up now; for simulations and tests."""

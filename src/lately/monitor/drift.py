@@ -87,7 +87,8 @@ class Drift(ABC):
         return lengths
 
     def _float_squares(self) -> NDArray[np.float64]:
-        squares: NDArray[np.float64] = self._squares[..., HIGH] * 2.0**WORD + self._squares[..., LOW]
+        words = self._squares.astype(np.float64)
+        squares: NDArray[np.float64] = words[..., HIGH] * 2.0**WORD + words[..., LOW]
         return squares
 
     def wake_after(self, room: float) -> None:

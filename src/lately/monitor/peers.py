@@ -1,5 +1,6 @@
 """What a coordinator keeps: of every site, and of every query."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -14,6 +15,9 @@ from lately.monitor.messages import Message
 from lately.monitor.queries import Query
 from lately.monitor.region import Region, read_region
 from lately.monitor.zones import Floats
+
+#: Added to the alarm where the bounds of the true value are stored, too.
+_BOUNDED = 3
 
 
 @dataclass(slots=True, eq=False)
@@ -61,15 +65,23 @@ class Watched:
     def write(self, out: Writer) -> None:
         """Write it; what is announced may be older than what sites have told since."""
         said = self.announced
-        for number in (said.value, said.low, said.high):
+        for number in (said.value, *said.tolerance):
             out.f64(number)
-        out.u8(2 if said.alarm is None else said.alarm)
+        out.u8(_BOUNDED + (2 if said.alarm is None else said.alarm))
+        for number in (said.low, said.high, said.confidence):
+            out.f64(number)
         self.region.write(out)
         out.varint(self.turn)
 
-    def read(self, source: Reader, query: Query, layout: Layout) -> None:
-        """Read what ``write`` wrote."""
-        value, low, high, alarm = source.f64(), source.f64(), source.f64(), source.choice(0, 1, 2)
-        source.check(not np.isnan([low, high]).any(), "bounds that are no numbers")
-        self.announced = Announced(value, low, high, None if alarm == 2 else bool(alarm))
+    def read(self, source: Reader, query: Query, layout: Layout) -> bool:
+        """Read what ``write`` wrote; returns whether the bounds of the true value are known, or nothing is announced."""
+        value, tolerance, flags = source.f64(), (source.f64(), source.f64()), source.choice(*range(2 * _BOUNDED))
+        alarm = None if flags % _BOUNDED == 2 else bool(flags % _BOUNDED)
+        bounds = (-math.inf, math.inf, 1.0)  # not stored by earlier versions
+        if flags >= _BOUNDED:
+            bounds = source.f64(), source.f64(), source.f64()
+        source.check(not np.isnan([*tolerance, *bounds]).any(), "bounds that are no numbers")
+        source.check(0 <= bounds[2] <= 1, "a confidence that is no probability")
+        self.announced = Announced(value, bounds[0], bounds[1], alarm, bounds[2], tolerance)
         self.region, self.turn = read_region(source, query, layout), source.varint()
+        return flags >= _BOUNDED or math.isnan(value)

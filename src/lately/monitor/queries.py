@@ -255,8 +255,12 @@ class RangeSum(Query):
     def unit(self, tables: Sequence[Floats], layout: Layout) -> float | None:
         return float(np.median(norms_of(tables[0]))) * math.sqrt(float((self.constant[1].astype(np.float64) ** 2).sum()))
 
+    def lengths(self, layout: Layout) -> Floats:
+        """The norm of the weights in every row."""
+        return norms_of(self._table(layout))
+
     def margins(self, side: int, bound: float, tables: Sequence[Floats], layout: Layout) -> Floats:
-        sums, lengths = self.rows(tables, layout), norms_of(self._table(layout))
+        sums, lengths = self.rows(tables, layout), self.lengths(layout)
         room = bound - sums if side == UPPER else sums - bound
         never = np.where(room > 0, 1e30, 0.0)
         return np.where(lengths > 0, room / np.maximum(lengths, 1e-300), never)[:, None]
@@ -322,3 +326,28 @@ class KeyRange(Count):
         if keys is None:
             raise InputError("a KeyRange is watched, so all keys must be integers; watch others with Count or Frequent")
         return (keys >= self.start) & (keys < self.stop)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TotalCount(Count):
+    """How many arrivals a stream has in the window, within a factor of two; a monitor adds it where bounds depend on it.
+
+    >>> TotalCount(stream="").interval(100.0, None, 0.1)
+    (50.0, 200.0)
+    """
+
+    key: None = None
+    theta: float | None = 0.5
+
+    def check(self, sketch: Sketch) -> None:
+        """Any sketch with a window will do."""
+
+    def layout(self, sketch: Sketch) -> Layout:
+        shape = sketch.layout()
+        return Layout(1, 1, shape.seed, False, shape.window, shape.eps)
+
+    def picks(self, hashes: Hashes, keys: Ints | None) -> Any:
+        return slice(None)
+
+    def interval(self, value: float, unit: float | None, eps: float) -> tuple[float, float]:
+        return value / 2, 2 * value

@@ -121,7 +121,7 @@ def distance_left(squares: Any, seen: Any, signed: Any) -> float:
     if total > seen[-1]:
         return -1.0
     left = math.sqrt(seen[-1]) * (1 - _ROUNDING) - math.sqrt(total) - _ROUNDING * size
-    return np.floor(min(max(left, 0.0), 2.0**52))
+    return float(math.floor(min(max(left, 0.0), 2.0**52)))
 
 
 @kernel

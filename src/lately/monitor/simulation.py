@@ -245,5 +245,5 @@ def _compare(
     for name, said in announced.items():
         entry = (event, name, said, truth[name], flying)
         books.history.append(entry)
-        if truth[name] not in said and not flying:
+        if not said.tolerates(truth[name]) and not flying:
             books.broken.append(entry)

@@ -171,8 +171,9 @@ def _read_coordinator(monitor: "Monitor", source: Reader) -> "Coordinator":
         _check(source, peer.read(source, monitor.layouts), coordinator._check, number)
         for total, mine in zip(coordinator._sums, peer.vectors, strict=False):  # none of those who are not here
             total += mine
-    for number, watched in enumerate(coordinator._watched):
-        watched.read(source, *monitor.about(number))
+    bounded = [watched.read(source, *monitor.about(number)) for number, watched in enumerate(coordinator._watched)]
+    if not all(bounded):
+        coordinator._bound()
     if coordinator._items is not None:
         coordinator._items.read(source)
     coordinator._read_own(source)

@@ -19,7 +19,7 @@ from lately.monitor.functional import FunctionalCoordinator
 from lately.monitor.geometric import GeometricCoordinator
 from lately.monitor.guards import FunctionalGuard, GeometricGuard, Guard, PushingGuard, SilentGuard
 from lately.monitor.layout import Layout
-from lately.monitor.queries import Count, KeyRange, Query
+from lately.monitor.queries import Count, KeyRange, Query, TotalCount
 from lately.monitor.site import Site
 from lately.monitor.sketch import Ecm, FastAms, Sketch
 from lately.monitor.stored import SITES, restored
@@ -97,6 +97,12 @@ class Monitor:
         self.layouts: list[Layout] = [sketched] * len(self.streams)
         self.channels: list[tuple[int, ...]] = []
         self._own: list[tuple[int, int, Count]] = []
+        #: The queries that count all arrivals of a stream, by its number, where bounds of true values depend on that.
+        self.totals: dict[int, int] = {}
+        if self.sketch.signed and self.sketch.window is not None:
+            named = len(self.queries)
+            self.queries += tuple(TotalCount(stream=name) for name in self.streams)
+            self.totals = {stream: named + stream for stream in range(len(self.streams))}
         for query in self.queries:
             if not isinstance(query, Query):
                 raise ParameterError(f"a {type(query).__name__} where a query belongs, such as SelfJoin(theta=0.1)")
@@ -113,7 +119,7 @@ class Monitor:
             self.channels.append(channels)
 
     def __repr__(self) -> str:
-        named = [*zip(self.names, self.queries, strict=True), *([self.frequent] if self.frequent else [])]
+        named = [*zip(self.names, self.queries, strict=False), *([self.frequent] if self.frequent else [])]
         queries = ", ".join(f"{name!r}: {query!r}" for name, query in named)
         return (
             f"Monitor({self.sketch!r}, {{{queries}}}, streams={self.streams!r}, scheme={self.scheme!r}, flush={self.flush!r})"

@@ -165,21 +165,23 @@ def _tell(thing: KeptMonitor, coordinator: Coordinator, done: Round) -> None:
     """Alerts for what has passed the line since the last batch, in either direction; and what is announced now."""
     watch, said = thing.watch, coordinator[thing.watch.name]
     shown: dict[str | None, Any] = {}
+    confidence = 1 - watch.delta
     if isinstance(said, Announced):
-        raised = [""] if said.alarm else []
+        raised, confidence = [""] if said.alarm else [], said.confidence
         if not math.isnan(said.value):
             shown[None] = (said.value, said.low, said.high)
     else:
         raised = [str(key) for key in said.counts]
-        shown = {str(key): (float(count), said.least, math.inf) for key, count in said.counts.items()}
+        # How many arrivals there are to collide with a key nobody has said, so that little is sure of its own.
+        shown = {str(key): (float(count), 0.0, math.inf) for key, count in said.counts.items()}
     before = done.version.raised.get(watch.name, [])
     for item in [*(one for one in raised if one not in before), *(one for one in before if one not in raised)]:
         value, low, high = shown.get(item or None, (None, None, None))
         done.alerts.append(
             {"monitor": watch.name, "item": item or None, "raised": item in raised, "value": value, "low": low, "high": high}
-            | {"confidence": 1 - watch.delta}
+            | {"confidence": confidence}
         )
     done.version.raised[watch.name] = raised
     for key, (value, low, high) in shown.items():
         row = {"query": watch.name, "site": None, "item": key, "value": value, "low": low, "high": high}
-        done.answers.append(row | {"confidence": 1 - watch.delta})
+        done.answers.append(row | {"confidence": confidence})
