@@ -61,8 +61,8 @@ def local_checks(report: Report, keys: Ints, options: Options) -> None:
 
 
 def _kinds(rows: int) -> dict[str, tuple[Layout, Monitor | None]]:
-    ecm, ams = Ecm(WINDOW, 0.15, math.exp(-rows)), FastAms(eps=0.1, delta=2**-7)
-    lately = FastAms(eps=0.1, delta=2**-7, window=WINDOW)
+    ecm, ams = Ecm(WINDOW, 0.15, math.exp(-rows), seed=20_120_615), FastAms(eps=0.1, delta=2**-7, seed=20_120_615)
+    lately = FastAms(eps=0.1, delta=2**-7, window=WINDOW, seed=20_120_615)
     small, large = ecm.layout(), ams.layout()
     assert small.rows == rows
     watch = {"f2": SelfJoin(theta=0.15)}, {"f2": SelfJoin(theta=0.2)}

@@ -156,7 +156,7 @@ def test_monitors_are_what_the_file_says():
     (built,) = map(config.monitor_of, config.monitors)
     assert built.names == ("watch",)
     assert built.scheme == "geometric"
-    assert built.sketch == monitor.Ecm(window="10m", eps=0.05, delta=0.1)
+    assert built.sketch == monitor.Ecm(window="10m", eps=0.05, delta=0.1, seed=built.seed)
     assert built.queries == (monitor.Count(key=7, above=10, theta=0.2),)
     frequent = parse(watching('kind = "frequent"', "tau = 100"))
     assert frequent.monitor_of(frequent.monitors[0]).frequent == ("watch", monitor.Frequent(tau=100, theta=0.1))
@@ -226,7 +226,7 @@ WRONG = {
     ),
     "a key that nobody knows": (
         SMALL.replace('"state"', '"state"\n"zürich hb" = 1'),
-        ['13: [run] does not know "zürich hb"; it knows checkpoint, trigger, master, spark'],
+        ['13: [run] does not know "zürich hb"; it knows checkpoint, trigger, master, seed, spark'],
     ),
     "a word that is none of a few": (
         SMALL.replace("format", 'mode = "stream"\nformat'),

@@ -363,6 +363,7 @@ class Run(Model):
     checkpoint: Text | None = None
     trigger: Text = "5 seconds"
     master: Text | None = None
+    seed: Annotated[int, Field(ge=0, lt=2**64)] | None = None
     spark: Settings = {}
 
     @field_validator("trigger")
@@ -455,8 +456,8 @@ class Config(Model):
             tick = "1s" if self.window.window.kind == "time" else 1
         return Windows(tick=tick, lateness=self.window.lateness)
 
-    def monitor_of(self, watch: Watch) -> Monitor:
-        """The monitor that sites and their coordinator run."""
+    def monitor_of(self, watch: Watch, seed: int | None = None) -> Monitor:
+        """The monitor that sites and their coordinator run, with this seed, or that of the file."""
         last = self.window.length if watch.last is None else watch.last
         query: WatchedSelfJoin | InnerProduct | Count | Frequent
         match watch.kind:
@@ -468,7 +469,8 @@ class Config(Model):
                 query = Count(key=watch.key, above=watch.above, theta=watch.theta)
             case "frequent":
                 query = Frequent(tau=watch.tau or 0, theta=watch.theta)
-        sketch = Ecm(window=last, tick=self.window.tick, eps=watch.finesse, delta=watch.delta)
+        seed = self.run.seed if seed is None else seed
+        sketch = Ecm(window=last, tick=self.window.tick, eps=watch.finesse, delta=watch.delta, seed=seed)
         streams = ("left", "right") if watch.kind == "join" else ("",)
         return Monitor(sketch, {watch.name: query}, streams=streams, scheme=watch.scheme)
 

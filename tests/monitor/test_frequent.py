@@ -23,7 +23,11 @@ NAMES = ("text", 7, ("a", 1), "θ", 2**40, -3)
 
 
 def watching(tau, theta, scheme="functional", **more):
-    return Monitor(Ecm(window=WINDOW, eps=EPS, delta=0.2), {"often": Frequent(tau=tau, theta=theta), **more}, scheme=scheme)
+    return Monitor(
+        Ecm(window=WINDOW, eps=EPS, delta=0.2, seed=20_120_615),
+        {"often": Frequent(tau=tau, theta=theta), **more},
+        scheme=scheme,
+    )
 
 
 class Exact:
@@ -317,10 +321,10 @@ def test_bad_parameters_are_refused(given, match):
 
 
 def test_one_list_to_a_monitor_over_ecm_sketches():
-    ecm, often = Ecm(window=WINDOW, eps=0.3, delta=0.3), Frequent(tau=3, theta=0.1)
+    ecm, often = Ecm(window=WINDOW, eps=0.3, delta=0.3, seed=20_120_615), Frequent(tau=3, theta=0.1)
     for sketch, queries, scheme in (
         (ecm, {"a": often, "b": often}, "functional"),
-        (lt.monitor.FastAms(eps=0.1, delta=0.1), {"a": often}, "functional"),
+        (lt.monitor.FastAms(eps=0.1, delta=0.1, seed=20_120_615), {"a": often}, "functional"),
         (ecm, {"a": often}, "push"),
         (ecm, {"a": often}, "ship"),
         (ecm, {"a": often}, "oracle"),
@@ -330,7 +334,7 @@ def test_one_list_to_a_monitor_over_ecm_sketches():
 
 
 def test_a_site_that_watches_no_keys_refuses_limits():
-    monitor = Monitor(Ecm(window=WINDOW, eps=0.3, delta=0.3), {"skew": SelfJoin(theta=0.3)})
+    monitor = Monitor(Ecm(window=WINDOW, eps=0.3, delta=0.3, seed=20_120_615), {"skew": SelfJoin(theta=0.3)})
     carrier = Carrier(monitor, [0])
     carrier.update(0, ["x"], 1)
     carrier.settle()

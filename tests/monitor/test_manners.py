@@ -9,7 +9,7 @@ from carrier import Carrier
 import lately as lt
 from lately.monitor import Count, Ecm, FastAms, Frequent, InnerProduct, KeyRange, Monitor, SelfJoin, decode, simulate
 
-AMS, ECM = FastAms(eps=0.1, delta=0.3), Ecm(window=60, eps=0.3, delta=0.3)
+AMS, ECM = FastAms(eps=0.1, delta=0.3, seed=20_120_615), Ecm(window=60, eps=0.3, delta=0.3, seed=20_120_615)
 SKEW = {"skew": SelfJoin(theta=0.3)}
 
 
@@ -46,10 +46,10 @@ def test_time_does_not_go_back_before_zero():
 
 def test_a_windowed_sketch_is_as_good_at_sites_as_by_itself():
     """eps pays for the signs and for the counters: the layout is that of the sketch with the same guarantee."""
-    layout = FastAms(eps=0.2, delta=0.01, window=60).layout()
+    layout = FastAms(eps=0.2, delta=0.01, window=60, seed=20_120_615).layout()
     sketch = lt.WindowedAmsSketch(window=60, eps=0.2, delta=0.01)
     assert (layout.rows, layout.width, layout.eps) == (sketch.depth, sketch.width, sketch.error)
-    plain, ours = lt.FastAmsSketch(eps=0.2, delta=0.01), FastAms(eps=0.2, delta=0.01).layout()
+    plain, ours = lt.FastAmsSketch(eps=0.2, delta=0.01), FastAms(eps=0.2, delta=0.01, seed=20_120_615).layout()
     assert (ours.rows, ours.width) == (plain.depth, plain.width)
 
 

@@ -13,9 +13,9 @@ from lately.monitor import Count, Ecm, FastAms, Frequent, InnerProduct, KeyRange
 
 FILE = Path(__file__).parent / "message_counts.json"
 ECM, AMS, WINDOW_AMS = (
-    Ecm(window=300, eps=0.15, delta=0.15),
-    FastAms(eps=0.1, delta=0.01),
-    FastAms(eps=0.15, delta=0.05, window=300),
+    Ecm(window=300, eps=0.15, delta=0.15, seed=20_120_615),
+    FastAms(eps=0.1, delta=0.01, seed=20_120_615),
+    FastAms(eps=0.15, delta=0.05, window=300, seed=20_120_615),
 )
 STREAMS = ("a", "b")
 SEVERAL = {"f2": SelfJoin(theta=0.2), "one": Count(key=1, above=150, theta=0.1), "few": KeyRange(start=1, stop=9, theta=0.1)}

@@ -70,7 +70,7 @@ def content(source, folder, mode="available-now", files=1, **changes):
         "window": {"length": "10m"},
         "guarantee": {"eps": 0.1, "delta": 0.1},
         "store": {"path": f"{folder}/store", "sketches": "always"},
-        "run": {"checkpoint": f"{folder}/state"},
+        "run": {"checkpoint": f"{folder}/state", "seed": 20_120_615},  # as sketches that are built by hand have it
     }
     if mode != "batch":
         said["source"]["options"] = {"maxFilesPerTrigger": files}

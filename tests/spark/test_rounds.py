@@ -1,11 +1,14 @@
 """Monitors as rounds: a pipeline's monitors say after each batch what sites and a coordinator say that are carried by hand."""
 
+import json
 import math
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from pipelines import SITES, add_file, content, events, run, table
 
+import lately as lt
 from lately.config import of
 from lately.core.keys import hash_keys
 from lately.core.times import instant_of
@@ -150,8 +153,8 @@ def test_all_kinds_at_once_say_what_is_said_by_hand(spark, tmp_path):
         assert {True, False} == set(kinds), name
     assert {"0", "7"} <= {row["item"] for row in alerts if row["monitor"] == "floods"}
     assert sum(row["monitor_bytes"] for row in table(said, "runs")) > 0
-    assert {row["confidence"] for row in alerts if row["monitor"] != "rush"} == {0.9}
-    assert {row["confidence"] for row in alerts if row["monitor"] == "rush"} == {1.0}  # a count, which has no collisions
+    assert {row["confidence"] for row in alerts if row["monitor"] == "floods"} == {0.9}
+    assert {row["confidence"] for row in alerts if row["monitor"] in ("rush", "buys")} == {1.0}  # counts have no collisions
 
 
 def test_a_site_that_falls_silent_ages_and_one_that_comes_later_joins(spark, tmp_path):
@@ -234,3 +237,37 @@ def test_a_monitor_that_is_new_begins_with_whoever_comes(spark, tmp_path):
 def test_numbers_of_sites_are_the_same_everywhere():
     assert [number_of(site) for site in SITES] == [int(hash_keys([site])[0]) >> 32 for site in SITES]
     assert len({number_of(f"site {i}") for i in range(10_000)}) == 10_000
+
+
+def test_a_pipeline_draws_a_secret_seed_and_goes_on_with_it(spark, tmp_path):
+    """Sketches and monitors of all sites and batches have it, that of another pipeline differs, and no table tells it."""
+    rows = bursts(1_500)
+    batches = [rows.slice(start, 500) for start in range(0, 1_500, 500)]
+    seeds = []
+    for folder in (tmp_path / "one", tmp_path / "other"):
+        (folder / "source").mkdir(parents=True)
+        queries = [{"name": "skew of all", "kind": "self-join"}]
+        said = content(folder / "source", folder, monitors=[WATCHES["skew"]], queries=queries, run={"seed": None})
+        for number, batch in enumerate(batches):
+            add_file(batch, folder / "source", number)
+            if number:  # two runs, the second of which finds a state
+                pipeline = run(spark, said)
+        blobs = [lt.from_bytes(row["blob"]) for row in table(said, "sketches")]
+        found = {sketch._shape.seed for sketch in blobs}
+        assert len({row["site"] for row in table(said, "sketches")}) > 1
+        lt.merge(blobs)
+        version = pipeline.versions.read(pipeline.versions.batches()[-1])
+        assert found == {version.program["seed"]} == {pipeline.versions.seed()}
+        restored = [pipeline.program.monitors[0].monitor.restore(blob) for blob in monitor_blobs(pipeline, version)]
+        assert {one.monitor.seed for one in restored} == found
+        assert str(*found) not in json.dumps(pipeline.store.about())
+        seeds += found
+    assert len({*seeds, 20_120_615}) == 3
+    said["run"]["seed"] = 7
+    with pytest.raises(lt.ParameterError, match=r"run\.seed is another one"):
+        run(spark, said)
+
+
+def monitor_blobs(pipeline, version):
+    places = [place for its in version.places.values() for name, place in its.items() if name.startswith("monitor ")]
+    return pipeline.versions.blobs([*places, *version.coordinators.values()]).values()

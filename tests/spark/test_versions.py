@@ -8,7 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lately.config import parse
 from lately.core.errors import FormatError, InputError
+from lately.sketches.hashing import DEFAULT_SEED
+from lately.spark.program import KeptMonitor, Program
 from lately.spark.versions import DEAD, KEEP, Version, Versions, with_places
 
 PLAIN = Version(batch=0, stream="a-stream", program={"query": ["hot", 10]})
@@ -267,3 +270,89 @@ def test_any_batches_leave_few_dead_bytes_and_lose_nothing(tmp_path_factory, bat
         assert sum(on_disk.values()) <= version.live_bytes / (1 - DEAD) <= 1.2000001 * version.live_bytes
         for kept in versions.batches():
             assert content(versions, versions.read(kept)) == models[kept]
+
+
+# -- the seed ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_state_draws_its_seed_once(versions, tmp_path):
+    """Before the first batch, so that a batch that is run again counts alike."""
+    seed = versions.seed()
+    assert seed == versions.seed() == Versions(versions.path).seed()
+    other = Versions(str(tmp_path / "other"))
+    other.prepare()
+    assert other.seed() not in (seed, DEFAULT_SEED)
+    versions.tidy()
+    assert versions.seed() == seed
+
+
+def test_versions_have_the_seed_and_those_of_before_have_the_default(versions):
+    versions.seed()
+    versions.write(PLAIN)
+    assert versions.seed() == DEFAULT_SEED
+    versions.write(replace(PLAIN, batch=1, program={"seed": 42}))
+    assert versions.seed() == 42
+    os.remove(f"{versions.path}/seed.json")
+    assert versions.seed() == 42
+
+
+def test_a_damaged_seed_is_told_with_its_remedy(versions):
+    versions.seed()
+    with open(f"{versions.path}/seed.json", "w") as file:
+        file.write("{}")
+    with pytest.raises(FormatError, match=r"damaged.*another \[run\] checkpoint"):
+        versions.seed()
+
+
+def test_all_sketches_and_monitors_of_a_pipeline_have_its_seed_and_no_name_tells_it():
+    config = parse(EXAMPLE)
+    programs = [Program.of(config, seed) for seed in (42, 43)]
+    for program, seed in zip(programs, (42, 43), strict=True):
+        for thing in program.kept:
+            assert (thing.monitor.seed if isinstance(thing, KeptMonitor) else thing.empty()._shape.seed) == seed
+        assert program.described()["seed"] == seed
+    about = programs[0].about("text")
+    assert about == programs[1].about("text")
+    assert "seed" not in json.dumps(about)
+    assert [thing.name for thing in programs[0].kept] == [thing.name for thing in programs[1].kept]
+    assert {thing.empty()._shape.seed for thing in Program.of(parse(EXAMPLE.replace("[run]", "[run]\nseed = 7"))).kept[:1]} == {
+        7
+    }
+    program = Program.of(config, 42)
+    assert program.carried(programs[1].described()) == []
+
+
+EXAMPLE = """
+[source]
+format = "kafka"
+mode = "continuous"
+[columns]
+time = "ts"
+key = "url"
+value = "ms"
+[window]
+length = "1h"
+[store]
+path = "store"
+[run]
+checkpoint = "state"
+[[queries]]
+name = "hot"
+kind = "top"
+k = 10
+[[queries]]
+name = "skew"
+kind = "self-join"
+[[queries]]
+name = "slow"
+kind = "quantiles"
+q = [0.5]
+lo = 0
+hi = 100
+resolution = 1
+[[monitors]]
+name = "rush"
+kind = "count"
+key = "/"
+above = 100
+"""

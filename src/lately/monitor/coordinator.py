@@ -54,7 +54,7 @@ class Coordinator:
     ``receive`` takes a message of a site and returns those to be carried to sites (each says to which).
 
     >>> from lately.monitor import FastAms, Monitor, SelfJoin
-    >>> watch = Monitor(FastAms(eps=0.1, delta=0.1), {"skew": SelfJoin(theta=0.2)})
+    >>> watch = Monitor(FastAms(eps=0.1, delta=0.1, seed=1), {"skew": SelfJoin(theta=0.2)})
     >>> coordinator = watch.coordinator(sites=[1])
     >>> replies = [coordinator.receive(message) for message in watch.site(1).update(["a", "a", "b"])]
     >>> coordinator["skew"].value, coordinator.activity.value, coordinator.sites
@@ -173,7 +173,8 @@ class Coordinator:
         if isinstance(message, m.Joined):
             if message.built != self.monitor.fingerprint:
                 raise MergeError(
-                    f"site {message.site} was built for another monitor than this coordinator; build both from one Monitor(…)"
+                    f"site {message.site} was built for another monitor than this coordinator; build both from one Monitor(…), "
+                    "or alike and with the same seed"
                 )
         elif isinstance(message, m.Told):
             sizes = [None if isinstance(change, tuple) else change.size for change in message.changes]

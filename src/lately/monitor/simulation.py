@@ -123,7 +123,7 @@ def simulate(
     ``warm`` events are counted before the sites join, so that nothing of them is sent but their state at the end.
 
     >>> from lately.monitor import FastAms, Monitor, SelfJoin, simulate
-    >>> watch = Monitor(FastAms(eps=0.1, delta=0.1), {"skew": SelfJoin(theta=0.3)})
+    >>> watch = Monitor(FastAms(eps=0.1, delta=0.1, seed=1), {"skew": SelfJoin(theta=0.3)})
     >>> keys = np.arange(30_000) % 10
     >>> result = simulate({"key": keys, "site": keys % 3}, watch, step=100)
     >>> result.broken, result.total < 8 * 30_000, float(result.errors("skew").max()) < 0.3

@@ -8,14 +8,13 @@ from lately.core.durations import Duration, Window
 from lately.core.errors import ParameterError
 from lately.core.plan import check_probability, check_word
 from lately.monitor.layout import Layout
-from lately.sketches.hashing import DEFAULT_SEED
 
 
 @dataclass(frozen=True)
 class Ecm:
     """ECM-sketches (ECM-15 §6): estimates are minima over rows, off by ``eps`` of all pairs of arrivals, likely 1 - ``delta``.
 
-    A monitor's theta comes on top of eps.
+    A monitor's theta comes on top of eps. ``seed`` chooses the hash functions; a ``Monitor`` draws a secret one if it is None.
 
     >>> Ecm(window="1h", eps=0.1, delta=0.1).layout().size
     90
@@ -25,13 +24,13 @@ class Ecm:
     eps: float
     delta: float
     tick: Duration | None = None
-    seed: int = DEFAULT_SEED
+    seed: int | None = None
 
     signed = False
 
     def __post_init__(self) -> None:
         check_probability("delta", self.delta)
-        check_word("seed", self.seed)
+        _check_seed(self.seed)
         plan.split(self.eps, "inner")
         _window_of(self.window, self.tick)
 
@@ -39,11 +38,11 @@ class Ecm:
         """How a stream is laid out."""
         eps_cm, eps_sw = plan.split(self.eps, "inner")
         width, depth = plan.count_min_size(eps_cm, self.delta)
-        return Layout(depth, width, self.seed, False, _window_of(self.window, self.tick), eps_sw)
+        return Layout(depth, width, _word(self.seed), False, _window_of(self.window, self.tick), eps_sw)
 
     def counter(self) -> Layout:
         """How what a query names beforehand is laid out: one counter of its own."""
-        return Layout(1, 1, self.seed, False, _window_of(self.window, self.tick), self.eps)
+        return Layout(1, 1, _word(self.seed), False, _window_of(self.window, self.tick), self.eps)
 
 
 @dataclass(frozen=True)
@@ -51,7 +50,8 @@ class FastAms:
     """Fast-AMS sketches (GM-AMS): estimates are medians over rows. Without a ``window`` counts may also be negative.
 
     A monitor's theta includes eps, and must be larger. With a window half of eps is for the counters, whose error is a share
-    of what collides too, as in a ``WindowedAmsSketch``.
+    of what collides too, as in a ``WindowedAmsSketch``. ``seed`` chooses the hash functions; a ``Monitor`` draws a secret one
+    if it is None.
 
     >>> FastAms(eps=0.1, delta=0.01).layout().rows
     5
@@ -61,14 +61,14 @@ class FastAms:
     delta: float
     window: Duration | None = None
     tick: Duration | None = None
-    seed: int = DEFAULT_SEED
+    seed: int | None = None
 
     signed = True
 
     def __post_init__(self) -> None:
         check_probability("eps", self.eps)
         check_probability("delta", self.delta)
-        check_word("seed", self.seed)
+        _check_seed(self.seed)
         if self.window is not None:
             _window_of(self.window, self.tick)
 
@@ -76,13 +76,23 @@ class FastAms:
         """How a stream is laid out."""
         if self.window is None:
             width, depth = plan.ams_size(self.eps, self.delta)
-            return Layout(depth, width, self.seed, True)
+            return Layout(depth, width, _word(self.seed), True)
         eps_ams, eps_sw = plan.ams_split(self.eps)
         width, depth = plan.ams_size(eps_ams, self.delta)
-        return Layout(depth, width, self.seed, True, _window_of(self.window, self.tick), eps_sw)
+        return Layout(depth, width, _word(self.seed), True, _window_of(self.window, self.tick), eps_sw)
 
 
 Sketch = Ecm | FastAms
+
+
+def _check_seed(seed: int | None) -> None:
+    if seed is not None:
+        check_word("seed", seed)
+
+
+def _word(seed: int | None) -> int:
+    """The seed, or any number where none has been drawn yet: a monitor draws one before it lays out streams."""
+    return 0 if seed is None else int(seed)
 
 
 def _window_of(window: Any, tick: Any) -> Window:

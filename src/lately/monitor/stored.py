@@ -17,6 +17,7 @@ from lately.monitor.drift import Drift, WindowDrift
 from lately.monitor.inbox import read_messages, write_messages
 from lately.monitor.messages import Message
 from lately.monitor.peers import Peer
+from lately.sketches.hashing import DEFAULT_SEED
 
 if TYPE_CHECKING:
     from lately.monitor.coordinator import Coordinator
@@ -42,7 +43,8 @@ def coordinator_bytes(coordinator: "Coordinator") -> bytes:
 
 def _sealed(family: int, monitor: "Monitor", write: Callable[[Writer], None]) -> bytes:
     out = Writer()
-    out.u64(monitor.fingerprint)
+    out.u64(monitor.fingerprint_of_any_seed)
+    out.u64(monitor.seed)
     write(out)
     return sealed(family, out)
 
@@ -53,16 +55,30 @@ def restored(monitor: "Monitor", data: bytes, limit: int | None) -> "Site | Coor
         family, source = opened(data, limit)
         if family not in OF_MONITORS:
             raise FormatError(f"the data is of family {family}, no site or coordinator; read it with lately.from_bytes")
-        if source.u64() != monitor.fingerprint:
-            raise MergeError(
-                f"the data is a {OF_MONITORS[family]} of another monitor than this one; build the Monitor(…) as it was when "
-                "that was stored, with the same sketch, queries, streams, scheme and flush"
-            )
+        monitor = _monitor_of(monitor, source, OF_MONITORS[family])
         thing = _read_site(monitor, source) if family == _SITE else _read_coordinator(monitor, source)
         source.finish()
     except FormatError as error:
         raise FormatError(str(error).replace("not a sketch that lately wrote", "not a state that lately wrote")) from None
     return thing
+
+
+def _monitor_of(monitor: "Monitor", source: Reader, what: str) -> "Monitor":
+    """The monitor, with the seed that is stored; earlier versions stored none, only a fingerprint that depends on it."""
+    fingerprint = source.u64()
+    if fingerprint == monitor.fingerprint:
+        return monitor
+    remedy = "build the Monitor(…) as it was when that was stored, with the same"
+    if fingerprint == monitor.fingerprint_of_any_seed:
+        seed = source.u64()
+        if seed == monitor.seed or monitor._drawn:
+            return monitor if seed == monitor.seed else monitor.with_seed(seed)
+        raise MergeError(f"the data is a {what} of a monitor with another seed; {remedy} seed, or without one")
+    if monitor._drawn and fingerprint == monitor.with_seed(DEFAULT_SEED).fingerprint:
+        return monitor.with_seed(DEFAULT_SEED)
+    raise MergeError(
+        f"the data is a {what} of another monitor than this one; {remedy} sketch, queries, streams, scheme and flush"
+    )
 
 
 # -- sites -------------------------------------------------------------------------------------------------------------

@@ -1,6 +1,8 @@
 """A monitor: which streams are sketched how, what is watched in them, and by which scheme."""
 
+import secrets
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, Literal, get_args
 
@@ -30,7 +32,10 @@ Flush = Literal["lazy", "eager"]
 
 
 class Monitor:
-    """What sites and their coordinator have in common; build it alike everywhere.
+    """What sites and their coordinator have in common; give all of them the same one, or build it alike with the same seed.
+
+    Who knows the hash functions can choose keys that collide or cancel. So a sketch without a ``seed`` gets a secret one,
+    drawn at random: ``monitor.seed``. It goes with the monitor when that is pickled, and with stored sites and coordinators.
 
     ``queries`` are named; ``streams`` names the streams of every site where there are several. ``scheme`` says how the
     promise is kept, that no estimate leaves its tolerance without a message on its way:
@@ -73,6 +78,9 @@ class Monitor:
             raise ParameterError("no queries; give at least one, such as SelfJoin(theta=0.1)")
         if not streams or len(set(streams)) != len(streams):
             raise ParameterError(f"streams={streams!r}: give each stream a name of its own")
+        #: Whether nobody gave a seed, so that any will do: that of a stored site, too.
+        self._drawn = sketch.seed is None
+        sketch = replace(sketch, seed=secrets.randbits(64)) if sketch.seed is None else sketch
         self.sketch, self.scheme, self.flush = sketch, scheme, flush
         self.streams = tuple(streams)
         frequent = {name: query for name, query in named.items() if isinstance(query, Frequent)}
@@ -126,6 +134,24 @@ class Monitor:
         )
 
     @property
+    def seed(self) -> int:
+        """The seed of the hash functions; give it to monitors that are built alike elsewhere, and keep it from others."""
+        assert self.sketch.seed is not None
+        return int(self.sketch.seed)
+
+    def with_seed(self, seed: int) -> "Monitor":
+        """The same monitor with other hash functions.
+
+        >>> from lately.monitor import Ecm, Monitor, SelfJoin
+        >>> watch = Monitor(Ecm(window="1h", eps=0.1, delta=0.1), SelfJoin(theta=0.2))
+        >>> watch.with_seed(42).seed, watch.with_seed(watch.seed).fingerprint == watch.fingerprint
+        (42, True)
+        """
+        queries = dict(zip(self.names, self.queries, strict=False)) | dict([self.frequent] if self.frequent else [])
+        sketch = replace(self.sketch, seed=seed)
+        return Monitor(sketch, queries, streams=self.streams, scheme=self.scheme, flush=self.flush)
+
+    @property
     def window(self) -> Window | None:
         """The window of the sketches, if they have one."""
         return self.layouts[0].window
@@ -137,8 +163,13 @@ class Monitor:
 
     @cached_property
     def fingerprint(self) -> int:
-        """Sites and coordinators that were built alike have the same."""
+        """Sites and coordinators that were built alike have the same; it depends on the seed, but does not tell it."""
         return int(hash_keys([repr(self) + "".join(query.details() for query in self.queries)])[0])
+
+    @cached_property
+    def fingerprint_of_any_seed(self) -> int:
+        """What a fingerprint would be if seeds were all alike."""
+        return int(hash_keys([f"any seed {self.with_seed(0).fingerprint}"])[0])
 
     # -- parts ---------------------------------------------------------------------------------------------------------
 
@@ -170,9 +201,11 @@ class Monitor:
     def restore(self, data: bytes, *, limit: int | None = None) -> Site | Coordinator:
         """The site or coordinator that ``to_bytes`` stored: from here on it does what the stored one would have done.
 
-        Build this monitor as that one was; a stored site of another is refused with ``MergeError``, and damaged bytes with
-        ``FormatError``. ``limit`` is as in ``lately.from_bytes``. A message that the stored one had already returned is
-        not returned again, and one that comes again is known: carry on from where it was stored.
+        Build this monitor as that one was. The seed is stored, and taken from there where this monitor drew its own: the
+        restored part then has a monitor with that seed, ``site.monitor``. A stored site of another monitor is refused with
+        ``MergeError``, and damaged bytes with ``FormatError``. ``limit`` is as in ``lately.from_bytes``. A message that the
+        stored one had already returned is not returned again, and one that comes again is known: carry on from where it
+        was stored.
 
         >>> from lately.monitor import Ecm, Monitor, SelfJoin
         >>> watch = Monitor(Ecm(window="1h", eps=0.1, delta=0.1), SelfJoin(theta=0.2))

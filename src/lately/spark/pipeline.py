@@ -114,6 +114,7 @@ class Pipeline:
         if config.source.mode == "batch":
             self.versions.clear()
             self.versions.prepare()
+            self.program = Program.of(config, self._seed())
             self.store.claim(f"batch {config.name}")
             rows = self._source(spark.read).withColumn(ARRIVED, F.current_timestamp())
             self._judge = self._described(rows)
@@ -121,6 +122,7 @@ class Pipeline:
             self.versions.clear()
         else:
             self.versions.prepare()
+            self.program = Program.of(config, self._seed())
             self._carry_over()
             if self.store.owner() is not None:
                 self.store.claim(f"stream {self._known_stream() or 'that begins now'}")
@@ -190,6 +192,18 @@ class Pipeline:
             return self._stream_id()
         except OSError:
             return None
+
+    def _seed(self) -> int:
+        """The seed of all sketches: that of the state, or of the file, or a secret one that is drawn."""
+        given = self.config.run.seed
+        if given is None:
+            return self.versions.seed()
+        if self.versions.batches() and self.versions.seed() != given:
+            raise ParameterError(
+                "run.seed is another one than when the state was written, all of which depends on it; change it back, leave it "
+                "out, or start anew with another [run] checkpoint"
+            )
+        return given
 
     def _carry_over(self) -> None:
         """Compare with what an earlier run has left, before anything starts."""

@@ -14,6 +14,7 @@ from lately.core.durations import Window
 from lately.core.errors import ParameterError
 from lately.exact.windows import Windows
 from lately.monitor.watch import Monitor
+from lately.sketches.hashing import DEFAULT_SEED
 from lately.spark.kinds import Recipe
 
 
@@ -86,10 +87,14 @@ class Program:
     asks: tuple[Ask, ...]
     #: Columns that exact queries read: expressions in SQL.
     extras: tuple[str, ...]
+    #: Of the hash functions of all sketches and monitors. It is in no name, so that nobody reads it from a table.
+    seed: int = DEFAULT_SEED
 
     @classmethod
-    def of(cls, config: Config) -> "Program":
-        """Work out what has to be kept."""
+    def of(cls, config: Config, seed: int | None = None) -> "Program":
+        """Work out what has to be kept; ``seed`` is that of the state, the file's or the default if left out."""
+        seed = config.run.seed if seed is None else seed
+        seed = DEFAULT_SEED if seed is None else seed
         filters: dict[str, int] = {}
         kept: dict[str, Thing] = {}
         asks: list[Ask] = []
@@ -103,7 +108,7 @@ class Program:
             kind, options = found
             if kind == "topk":
                 options = options | {"k": 1}  # how many are listed is the question's business
-            recipe = Recipe.of(kind, **options)
+            recipe = Recipe.of(kind, **options, seed=seed)
             name = _called(kind, options, where)
             kept[name] = Kept(name, recipe, bit_of(where))
             return name
@@ -124,7 +129,7 @@ class Program:
             name = f"monitor {watch.name}"
             parts = (("left", watch.left), ("right", watch.right)) if watch.kind == "join" else (("", watch.where),)
             streams = tuple((stream, bit_of(where)) for stream, where in parts)
-            kept[name] = KeptMonitor(name, streams, watch, config.monitor_of(watch))
+            kept[name] = KeptMonitor(name, streams, watch, config.monitor_of(watch, seed))
         extras = dict.fromkeys(
             text for queries in exact.values() for q in queries for text in (q.of, q.per) if text is not None
         )
@@ -132,7 +137,7 @@ class Program:
             raise ParameterError(
                 f"{len(filters)} different filters (where, left, right); at most 62 fit, so make some of them alike"
             )
-        return cls(config, config.window.window, tuple(filters), tuple(kept.values()), tuple(asks), tuple(extras))
+        return cls(config, config.window.window, tuple(filters), tuple(kept.values()), tuple(asks), tuple(extras), seed)
 
     # -- what crosses ------------------------------------------------------------------------------------------------------
 
@@ -191,7 +196,7 @@ class Program:
             "monitors": [watch.model_dump() for watch in config.monitors],
             "sketches": {
                 name: {"kind": thing.recipe.kind, "where": _where(thing, self.filters), "query": None}
-                | dict(thing.recipe.options)
+                | {option: value for option, value in thing.recipe.options if option != "seed"}
                 for name, thing in stored.items()
             },
             "keep": config.store.keep,
@@ -214,6 +219,7 @@ class Program:
                 "window.lateness": table.lateness,
             },
             "value": columns.value,
+            "seed": self.seed,
             "queries": {ask.query.name: list(ask.of) for ask in self.asks},
             "exact": {query.name: _asked(query) for query in self.config.queries if isinstance(query, Exact)},
             "monitors": {thing.watch.name: thing.watch.model_dump(mode="json") for thing in self.monitors},

@@ -2,6 +2,7 @@
 
     state/000000000042.json           which blobs make up the state after batch 42
     state/parts/000000000042-….part   the blobs that batch 42 changed, one after the other
+    state/seed.json                   the secret seed, from before the first batch
 
 Batch 43 reads version 42 and writes version 43; should it be run again, it reads the same 42 and writes the same 43. A
 version is there when its JSON is, which is written last and at once. Blobs that a batch did not change stay in the part
@@ -18,12 +19,14 @@ from pyarrow import fs
 
 from lately.core.errors import FormatError, InputError
 from lately.core.paths import filesystem_of, write_whole
+from lately.sketches.hashing import DEFAULT_SEED
 
 #: Versions that are kept: the one that the next batch reads, and one to spare.
 KEEP = 3
 #: Parts may have this share of dead bytes before they are copied.
 DEAD = 1 / 6
 _FORMAT = 1
+_SEED = "seed.json"
 
 #: Where a blob is: part, offset, length.
 Place = tuple[str, int, int]
@@ -108,6 +111,25 @@ class Versions:
         if version is None:
             raise FormatError(f"{path} was written by another version of lately; run it with that one, or start anew")
         return version
+
+    def seed(self) -> int:
+        """The seed of the hash functions that the state was counted with; a state that begins draws a secret one.
+
+        It is written before the first batch, so that a batch that is run again counts as it did. Every version has it too
+        (those of before there were secret seeds are counted with the default).
+        """
+        if batches := self.batches():
+            return int(self.read(batches[-1]).program.get("seed", DEFAULT_SEED))
+        path = f"{self._root}/{_SEED}"
+        try:
+            with self._fs.open_input_stream(path) as source:
+                return int(json.loads(source.read())["seed"])
+        except FileNotFoundError:
+            seed = secrets.randbits(64)
+            write_whole(self._fs, path, json.dumps({"format": _FORMAT, "seed": seed}).encode())
+            return seed
+        except (ValueError, TypeError, KeyError) as error:
+            raise FormatError(f"{path} is damaged: {error}; start anew with another [run] checkpoint") from error
 
     def write(self, version: Version) -> None:
         """Make a version be there; its parts must be written already."""
