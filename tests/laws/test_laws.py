@@ -315,9 +315,9 @@ def test_merging_disjoint_sites_gives_the_whole_stream(case, stream, share):
 @settings(max_examples=max(1, settings().max_examples // 6))
 def test_what_was_merged_counts_on_and_can_be_stored(case, left, right, more, gap):
     """Merged twice, the second time perhaps after all that was in it has expired: it and its twin from bytes stay alike."""
-    merged = lt.merge([built(case, left), built(case, right)])
+    merged = lt.merge([built(case, left), built(case, right, site=1)])
     merged.advance(int(max(left.ticks[-1], right.ticks[-1])) + gap)
-    merged = lt.merge([merged, built(case, left)])
+    merged = lt.merge([merged, built(case, left, site=2)])
     start = int(max(left.ticks[-1], right.ticks[-1])) + gap
     for seconds in (0, 40):
         case.feed(merged, Stream(more.ticks - more.ticks[0] + start + seconds, more.cells, more.counts))
