@@ -60,6 +60,17 @@ def test_bytes_and_pickle_bring_back_the_same(stream):
         assert _tables(twin.answers()) == _tables(part.answers())
 
 
+@pytest.mark.parametrize("values", [[np.inf] * 3, [-np.inf, 1.0, -np.inf], [-np.inf, -np.inf, 0.5, np.inf, np.inf]])
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_quantiles_over_infinities_are_read_back(values, share):
+    w = lt.Windows(tick=1)
+    w.add("q", lt.quantile("x", share), last=10)
+    w.update({"x": values}, 0)
+    part = lt.from_bytes(w.partials().to_bytes())
+    assert part["q"] == w["q"]
+    assert (part | part)["q"].value == w["q"].value
+
+
 def test_every_aggregate_combines():
     product = lt.aggregate("product", lift=lambda x: x, combine=lambda a, b: a * b, lower=lambda s: s, identity=1.0)
     aggregates = {

@@ -2,7 +2,7 @@
 
 import exact_cases
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import lately as lt
@@ -14,9 +14,10 @@ batches = st.lists(
 
 
 @pytest.mark.parametrize("build", [*exact_cases.BUILDS.values(), lambda: exact_cases.windows(lateness=15)])
-@given(stream=batches, cut=st.integers(0, 7))
-def test_what_was_stored_goes_on_as_if_nothing_had_happened(build, stream, cut):
-    straight, stored, now = build(), build(), 0
+@given(stream=batches, cut=st.integers(0, 7), start=st.sampled_from([0, -1000]))
+@example(stream=[[(0, 1)] * 3, [(0, 1)]], cut=0, start=-1000)  # stored before the first arrival, which is before 1970
+def test_what_was_stored_goes_on_as_if_nothing_had_happened(build, stream, cut, start):
+    straight, stored, now = build(), build(), start
     for i, batch in enumerate(stream):
         if i == cut:
             stored = lt.from_bytes(stored.to_bytes())
@@ -27,6 +28,15 @@ def test_what_was_stored_goes_on_as_if_nothing_had_happened(build, stream, cut):
         assert exact_cases.ask(stored) == exact_cases.ask(straight)
     assert stored.late == straight.late
     assert stored.queries == straight.queries
+
+
+@pytest.mark.parametrize("condition", [lt.count() > 1, lt.sum_("x") > 1, lt.max_("x") > 0, lt.min_("x") < 9])
+def test_filters_copied_before_the_first_arrival_take_negative_ticks(condition):
+    w = lt.Windows(tick=1)
+    w.add("keys", condition, per="k", last=10)
+    twin = w.copy()
+    twin.update({"k": ["a", "a", "b"], "x": [1.0, 2.0, 0.0]}, [-100, -99, -99])
+    assert [key for key, _ in twin["keys"].value if key == "a"] == ["a"]
 
 
 def test_queries_added_before_and_after_storing_know_what_they_have_seen():

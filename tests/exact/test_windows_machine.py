@@ -1,6 +1,7 @@
 """Windows against a look at every row, whatever is done to them in whatever order: queries come and go, rows come late."""
 
 import math
+import random
 
 import pytest
 from hypothesis import settings
@@ -23,9 +24,11 @@ TOTAL = lt.aggregate(
     lower=lambda s: s,
     inverse=lambda a, b: a - b,
 )
+#: Alike in twos, so that not every column keeps what the longest window of all needs.
+COLUMNS = ("x", "y", "x2", "y2")
 AGGREGATES = [
     make(column)
-    for column in ("x", "y")
+    for column in COLUMNS
     for make in (
         lt.count,
         lt.sum_,
@@ -44,8 +47,9 @@ AGGREGATES = [
 ] + [lt.count()]
 
 aggregates = st.sampled_from(AGGREGATES)
-sizes = st.sampled_from([1, 2, 3, 7, 8, 16, 30, 100])
-ages = st.tuples(sizes, st.integers(0, 20)).map(lambda pair: (pair[0] + pair[1], pair[1]))
+sizes = st.sampled_from([1, 2, 3, 7, 8, 16, 30, 40, 100])
+# Windows far enough in the past that rows leave them in the middle of a block, with nothing but gaps behind.
+ages = st.tuples(sizes, st.integers(0, 20) | st.sampled_from([8, 30, 60])).map(lambda pair: (pair[0] + pair[1], pair[1]))
 spans = st.one_of(
     sizes.map(lambda n: {"last": n}),
     ages.map(lambda pair: {"between": pair}),
@@ -55,7 +59,8 @@ spans = st.one_of(
     ),
 )
 values = st.integers(-5, 5).map(float) | st.sampled_from([0.1, 1e15, -1e-9, math.nan, math.nan, math.inf, -math.inf])
-gaps = st.sampled_from([0, 0, 0, 1, 1, 2, 5, 40])
+gaps = st.sampled_from([0, 0, 0, 1, 1, 2, 5, 9, 17, 40])
+ROWS = 12  # of a batch: with many, no window is without any
 
 
 class WindowsMachine(RuleBasedStateMachine):
@@ -73,17 +78,18 @@ class WindowsMachine(RuleBasedStateMachine):
     @initialize(first=st.lists(st.tuples(aggregates, spans), max_size=3))
     def ask_before_the_stream_begins(self, first):
         for aggregate, span in first:
-            self.add_query(aggregate, span, 0.0)
+            self.add_query(aggregate, span)
 
     # -- steps ---------------------------------------------------------------------------------------------------------
 
-    @rule(aggregate=aggregates, span=spans, choice=st.floats(0, 1))
-    def add_query(self, aggregate, span, choice):
-        name = f"q{self.names}"
-        self.names += 1
-        possible = [None, *algorithms(aggregate)]
-        self.fast.add(name, aggregate, using=possible[int(choice * (len(possible) - 0.001))], **span)
-        self.asked[name] = (aggregate, span, len(self.twin.rows), self.twin.now)
+    @rule(aggregate=aggregates, span=spans)
+    def add_query(self, aggregate, span):
+        """Ask once for each algorithm, and once with the planner left to choose."""
+        for using in (None, *algorithms(aggregate)):
+            name = f"q{self.names}"
+            self.names += 1
+            self.fast.add(name, aggregate, using=using, **span)
+            self.asked[name] = (aggregate, span, len(self.twin.rows), self.twin.now)
 
     @precondition(lambda self: self.asked)
     @rule(data=st.data())
@@ -93,7 +99,7 @@ class WindowsMachine(RuleBasedStateMachine):
         del self.asked[name]
         assert name not in self.fast
 
-    @rule(rows=st.lists(st.tuples(gaps, values, values), min_size=1, max_size=40))
+    @rule(rows=st.lists(st.tuples(gaps, values, values), min_size=1, max_size=ROWS))
     def update_in_order(self, rows):
         tick, ticks = self.twin.now or 0, []
         for gap, _, _ in rows:
@@ -101,7 +107,7 @@ class WindowsMachine(RuleBasedStateMachine):
             ticks.append(tick)
         self._update(ticks, rows)
 
-    @rule(rows=st.lists(st.tuples(st.integers(-8, 12), values, values), min_size=1, max_size=40))
+    @rule(rows=st.lists(st.tuples(st.integers(-8, 12), values, values), min_size=1, max_size=ROWS))
     def update_in_any_order(self, rows):
         """Ahead, within the lateness, and too late."""
         self._update([(self.twin.now or 0) + ahead for ahead, _, _ in rows], rows)
@@ -117,8 +123,24 @@ class WindowsMachine(RuleBasedStateMachine):
         self.fast.advance(tick)
         self.twin.advance(tick)
 
+    @rule(seed=st.integers(0, 2**32), scale=st.sampled_from([3, 8, 20, 50]))
+    def update_one_by_one(self, seed, scale):
+        """Gaps as long as windows, and a look at everything after each row: also at a time that is then not over yet."""
+        draw = random.Random(seed)
+        for _ in range(12):
+            self.advance(draw.choice([0, draw.randint(0, scale)]))
+            self.look_all_up()
+            ahead = draw.randint(-draw.choice([0, min(scale, self.lateness)]), scale)
+            self._update([self.twin.now + ahead], [(0, float(draw.randint(0, 999)), float(draw.randint(0, 9)))])
+            self.look_all_up()
+
+    @rule(how=st.sampled_from(["copy", "bytes"]))
+    def go_on_with_a_copy(self, how):
+        self.fast = self.fast.copy() if how == "copy" else lt.from_bytes(self.fast.to_bytes())
+
     def _update(self, ticks, rows):
-        batch = {"x": [x for _, x, _ in rows], "y": [y for _, _, y in rows]}
+        x, y = [x for _, x, _ in rows], [y for _, _, y in rows]
+        batch = {"x": x, "y": y, "x2": x, "y2": y}
         self.fast.update(batch, ticks)
         self.twin.update(batch, ticks)
         assert (self.fast.now, self.fast.late) == (self.twin.now, self.twin.late)

@@ -251,8 +251,9 @@ class Collective:
             elif self._weighted:
                 out.f64s(weights)
 
-    def read(self, source: Reader, ids: Ints, now: int) -> None:
-        """Read what ``write`` wrote, into one that is planned alike."""
+    def read(self, source: Reader, ids: Ints, time: int | None) -> None:
+        """Read what ``write`` wrote, into one that is planned alike; ``time`` is None if no arrival was there yet."""
+        now = 0 if time is None else time  # from which ages are counted, if there are any
         ages = source.integers(-1, self._longest)
         source.check(ages.size == ids.size, "not one age for each substream")
         self._make_room(int(ids.max(initial=0)))
@@ -276,7 +277,8 @@ class Collective:
                 source.check(weights.size == ticks.size, "columns of different lengths")
                 source.check(bool(((weights > 0) & (weights < np.inf)).all()), "a weight that is not above 0")
             kept.push(owners, ticks, weights, now - self._longest)
-        self.advance(now)
+        if time is not None:
+            self.advance(time)
         for level in self._levels:
             self._put(level, ids)
 

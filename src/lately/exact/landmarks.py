@@ -9,6 +9,11 @@ One of these serves the windows of one width class, 2**bits up to twice that. La
 
 and a window that begins in one block and ends in the next, or in the one after, is ``rest`` of its first position combined
 with ``own`` or ``longer`` of its last. Lookups take one combination; a class costs three states a position.
+
+A window of time may hold positions of one block only, because it is as wide as a block or wider and its other ticks have no
+arrivals. Then it covers the block's end or the block's beginning. In the first case its last position is the last one of the
+block, which is complete, and ``rest`` of its first position is the answer; the block may have begun earlier, with positions
+that were dropped since. In the second case all that ``own`` of its last position takes in is inside the window.
 """
 
 from typing import Any
@@ -48,7 +53,7 @@ class Landmarks(Index):
     def extend(self, column: Column, start: int) -> None:
         if start < self._taken:  # replaced: the newest block may be another one now
             self._begun = int(block_start(self._blocks(), column.first, start))
-            self._settled = min(self._settled, self._begun)
+        self._settled = min(self._settled, self._begun)  # a late arrival may go on with a block that was over
         states, span = (self._own, self._longer), (column.first, start, column.end)
         self._begun = int(self._grow(column.values, states, self._blocks(), (*span, self._begun), self._operation.code))
         self._taken = column.end
@@ -65,7 +70,7 @@ class Landmarks(Index):
             self._settle_up_to(column, column.end)  # nothing came since, but time has left the newest block behind
         answers = self._operation.answers(lefts.size)
         states = self._own, self._longer, self._rest
-        self._fold(states, self._blocks(), (lefts, rights, column.first), self._operation.code, answers)
+        self._fold(states, self._blocks(), (lefts, rights, column.end, self._settled), self._operation.code, answers)
         return answers
 
     def _settle_up_to(self, column: Column, end: int) -> None:
@@ -131,10 +136,10 @@ def settle(values: Floats, rest: Any, blocks: tuple[Ints, int], span: tuple[int,
 
 
 @kernel
-def fold(states: Any, blocks: tuple[Ints, int], windows: tuple[Ints, Ints, int], code: int, out: Any) -> None:
+def fold(states: Any, blocks: tuple[Ints, int], windows: tuple[Ints, Ints, int, int], code: int, out: Any) -> None:
     """Put each window together from at most two states."""
     own, longer, rest = states
-    lefts, rights, first = windows
+    lefts, rights, end, settled = windows
     mask = len(own) - 1
     for i in range(lefts.size):
         left, right = lefts[i], rights[i] - 1
@@ -142,9 +147,8 @@ def fold(states: Any, blocks: tuple[Ints, int], windows: tuple[Ints, Ints, int],
             continue
         crossed = block_of(blocks, right) - block_of(blocks, left)
         if crossed == 0:
-            # As wide as a block or wider, it begins with the block, or has outlived it.
-            begins = left == first or block_of(blocks, left - 1) != block_of(blocks, left)
-            state = load(own, right & mask) if begins else load(rest, left & mask)
+            ends = right < settled and (right + 1 == end or block_of(blocks, right + 1) != block_of(blocks, right))
+            state = load(rest, left & mask) if ends else load(own, right & mask)
         elif crossed == 1:
             state = combine(code, load(rest, left & mask), load(own, right & mask))
         else:

@@ -151,7 +151,7 @@ def read_filters(source: Reader, filters: Filters, now: int | None) -> None:
         for index in shared:
             index.lost = source.maybe(-_FAR, _FAR)
             if isinstance(index.index, Collective):
-                index.index.read(source, ids, now or 0)
+                index.index.read(source, ids, now)
             else:
                 _read_maxima(source, index, ids, now or 0)
 
