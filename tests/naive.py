@@ -460,6 +460,8 @@ def aggregated(aggregate, values):
     if kind in ("sum", "avg"):
         if infinite:
             return infinite.pop() if len(infinite) == 1 else None
+        if kind == "sum" and all(isinstance(value, int) for value in values):
+            return sum(values)
         return nearest(sum(map(Fraction, values)) / (len(values) if kind == "avg" else 1))
     ddof = int(aggregate.parameter)
     if infinite or len(values) <= ddof:

@@ -214,9 +214,15 @@ BATCHES = {
     "beyond 2**53": (
         FINE | {"x": [1, 2**53 + 1]},
         [4, 5],
-        r"'x' has the value 9007199254740993, .*subtract an offset, or cast",
+        r"'x' has the value 9007199254740993, .* a filter takes floats; subtract an offset, cast it .* or drop the filter",
     ),
-    "far beyond": (FINE | {"x": [1, -(2**70)]}, [4, 5], "'x'"),
+    "far beyond": (FINE | {"x": [1, -(2**70)]}, [4, 5], rf"'x' has the value -{2**70}, beyond the integers of 64 bits"),
+    "NumPy far beyond": (FINE | {"x": np.array([1, 2**63], np.uint64)}, [4, 5], rf"{2**63}, beyond the integers of 64 bits"),
+    "Arrow far beyond": (
+        FINE | {"x": pa.array([None, 2**63], pa.uint64())},
+        [4, 5],
+        rf"{2**63}, beyond the integers .*subtract an offset",
+    ),
     "Arrow beyond 2**53": (FINE | {"x": pa.array([None, -(2**53) - 1])}, [4, 5], "the value -9007199254740993"),
     "different lengths": (FINE | {"x": [1]}, [4, 5], r"columns of different lengths: .*'x' has 1.*one value for each row"),
     "empty": ({"x": [], "y": [], "k": []}, [], r"an empty batch; skip the call, or use advance\(time\)"),

@@ -21,6 +21,10 @@ _KINDS = {
     "quantile": "quantile",
 }
 _DEFINED: dict[str, Algebra] = {}
+
+#: Their answers are integers where the values are.
+KEEP_INTEGERS = ("sum", "min", "max", "first", "last", "quantile")
+
 _NOTHING = math.inf, -math.inf  # the range that no number lies in
 
 
@@ -52,10 +56,21 @@ class Aggregate:
     def of(self, values: Iterable[float]) -> Any:
         """The aggregate of these values, computed by its definition; what a window that holds them answers.
 
-        >>> sum_("x").of([0.1] * 10)
-        1.0
+        >>> sum_("x").of([0.1] * 10), sum_("x").of([2**62, 2**62, 1])
+        (1.0, 9223372036854775809)
         """
-        return self.states.of(value for value in values if value is not None and value == value)
+        present = [value for value in values if value is not None and value == value]
+        state = self.states.state(present)
+        return self.answer(state, integer=all(isinstance(value, int) for value in present))
+
+    def answer(self, state: Any, *, integer: bool) -> Any:
+        """The answer that a state stands for; an exact integer of values that all came as integers, where it is one."""
+        if integer and self.kind == "sum":
+            return state.integer()
+        value = self.states.lower(state)
+        if integer and self.kind in KEEP_INTEGERS and isinstance(value, float) and value.is_integer():
+            return int(value)
+        return value
 
     def between(self, low: float, high: float) -> "Condition":
         """The condition that the answer lies in ``low..high``, both included.

@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from lately.exact.wide import number, of_list
+
 
 class Algebra(NamedTuple):
     """The contract of an aggregate. ``identity`` is the state of nothing; ``inverse(combine(a, b), a)``, if any, is b.
@@ -61,6 +63,11 @@ class Moments(NamedTuple):
     def inverse(self, other: "Moments") -> "Moments":
         return Moments(*map(operator.sub, self, other))
 
+    def integer(self) -> int | None:
+        """The sum of integers; None of nothing, and if it is no integer."""
+        whole = self.count and not (self.plus or self.minus) and self.total.denominator == 1
+        return self.total.numerator if whole else None
+
     def sum(self) -> float | None:
         """The sum, rounded once; None of nothing."""
         if not self.count:
@@ -96,7 +103,7 @@ class Seen(NamedTuple):
     """A value and when it was seen."""
 
     tick: int
-    value: float
+    value: float | int
 
 
 def _either(pick: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
@@ -143,9 +150,9 @@ def built_in(kind: str, parameter: float | None = None) -> Algebra:
     assert kind == "quantile", kind
     share = 0.5 if parameter is None else parameter
     return Algebra(
-        lambda value, tick=0: np.array([value]),
+        lambda value, tick=0: of_list([value], "values"),
         lambda a, b: np.sort(np.concatenate([a, b]), kind="stable"),  # two sorted runs, which a stable sort just merges
-        lambda state: float(state[rank(share, state.size)]) if state.size else None,
+        lambda state: number(state[rank(share, state.size)]) if state.size else None,
         np.empty(0),
     )
 

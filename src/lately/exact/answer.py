@@ -10,9 +10,6 @@ from numpy.typing import NDArray
 from lately.core.answers import Answers
 from lately.core.estimate import data_frame, percent
 
-#: Whole numbers below this are floats without rounding; answers from it on are not called integers.
-EXACT = 2**53
-
 
 class KeyValue(NamedTuple):
     """A substream and its aggregate: a number, or of an approximate filter an ``Estimate``."""
@@ -67,7 +64,7 @@ class Found(NamedTuple):
     missing: NDArray[np.int64]
     covered: NDArray[np.float64]
     integer: NDArray[np.bool_]  # which are whole numbers
-    others: dict[int, Any]  # answers that are no floats, by their place
+    others: dict[int, Any]  # answers that are no floats, by their place; for large integers, values has the nearest float
 
 
 class _Row(NamedTuple):
@@ -81,7 +78,8 @@ class _Row(NamedTuple):
 class WindowAnswers(Mapping[str, Answer]):
     """The answers of all queries, read at one moment: a mapping from their names, and columns to compute with.
 
-    ``value`` is a float for each query, NaN where there is no answer (and for filters, which ``answers["name"]`` holds).
+    ``value`` is a float for each query, NaN where there is no answer (and for filters, which ``answers["name"]`` holds). An
+    integer that no float is equal to is rounded there; ``answers["name"].value`` is exact.
 
     >>> import lately as lt
     >>> w = lt.Windows()
@@ -113,7 +111,7 @@ class WindowAnswers(Mapping[str, Answer]):
             value = None if isinstance(value, float) and value != value else value
         else:
             plain = float(self.value[i])
-            value = None if plain != plain else int(plain) if self._integer[i] and abs(plain) < EXACT else plain
+            value = None if plain != plain else int(plain) if self._integer[i] else plain
         return Answer(value, int(self.rows[i]), int(self.missing[i]), float(self.covered[i]))
 
     def with_others(self, answers: Mapping[str, Answer], names: Sequence[str]) -> "WindowAnswers":

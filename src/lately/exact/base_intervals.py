@@ -12,7 +12,7 @@ from typing import Any
 
 from lately.core.columns import Ints
 from lately.core.jit import kernel
-from lately.exact.column import Column, Floats, Index
+from lately.exact.column import Column, Index, Numbers
 from lately.exact.operations import Operation, combine, lift, load, lower, nothing, store
 
 
@@ -29,7 +29,7 @@ class BaseIntervals(Index):
         return int(self._nodes.nbytes)
 
     def lay(self, column: Column) -> None:
-        self._nodes = self._operation.room(column.values.size)
+        self._nodes = self._operation.room(column.values.size, column.values.dtype)
         self.extend(column, column.first)
 
     def extend(self, column: Column, start: int) -> None:
@@ -37,13 +37,13 @@ class BaseIntervals(Index):
 
     def lookup(self, column: Column, lefts: Ints, rights: Ints) -> Any:
         """The aggregates over ``lefts[i]..rights[i]`` (which is not in it)."""
-        answers = self._operation.answers(lefts.size)
+        answers = self._operation.answers(lefts.size, column.values.dtype)
         self._fold(column.values, self._nodes, (lefts, rights), self._operation.code, answers)
         return answers
 
 
 @kernel
-def grow(values: Floats, nodes: Any, start: int, end: int, code: int) -> None:
+def grow(values: Numbers, nodes: Any, start: int, end: int, code: int) -> None:
     """Compute the base intervals that end in ``start..end``."""
     size = values.size
     half = size >> 1
@@ -61,7 +61,7 @@ def grow(values: Floats, nodes: Any, start: int, end: int, code: int) -> None:
 
 
 @kernel
-def fold(values: Floats, nodes: Any, windows: tuple[Ints, Ints], code: int, out: Any) -> None:
+def fold(values: Numbers, nodes: Any, windows: tuple[Ints, Ints], code: int, out: Any) -> None:
     """Put each window together, from both ends inwards, so that the order of its values is kept."""
     lefts, rights = windows
     size = values.size

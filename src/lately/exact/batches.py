@@ -12,8 +12,8 @@ from lately.core.keys import Keys, key_column
 from lately.core.times import check_tick, ticks_of
 from lately.counters.order import is_sorted
 from lately.exact.asked import Asked
-from lately.exact.column import Floats
 from lately.exact.frames import columns_of, numbers
+from lately.exact.wide import Numbers
 
 NEVER = -(2**62)
 
@@ -23,7 +23,7 @@ class Batch:
     """Arrivals in time order: the columns and keys that queries ask for, and how many others were too late."""
 
     ticks: Ints
-    columns: dict[str, Floats]
+    columns: dict[str, Numbers]
     integer: dict[str, bool]  # which columns came as integers
     keys: dict[str, Keys]
     names: tuple[str, ...]  # of all columns that were given

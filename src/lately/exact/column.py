@@ -10,13 +10,14 @@ from collections.abc import Callable, Hashable
 from typing import TypeVar, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lately.core.columns import Ints
 from lately.core.jit import kernel
 from lately.exact.ring import Ring
+from lately.exact.wide import Floats, Numbers, is_wide, narrowed
 
-Floats = NDArray[np.float64]
+__all__ = ["Column", "Floats", "Index", "Numbers", "Tally"]
+
 Kind = TypeVar("Kind", bound="Index")
 
 #: What is no number: it is counted, and the sums leave it out.
@@ -41,7 +42,7 @@ class Index(ABC):
 
 
 class Column(Ring):
-    """The newest values of a column as floats; NaN stands for a missing one."""
+    """The newest values of a column as floats, or pairs of them (``wide.py``); NaN stands for a missing one."""
 
     def __init__(self, start: int = 0, lost: int | None = None) -> None:
         super().__init__(np.float64, start, lost)
@@ -61,10 +62,15 @@ class Column(Ring):
             self.indexes[name] = index
         return cast(Kind, self.indexes[name])
 
-    def append(self, values: Floats, floor: int) -> bool:
+    def append(self, values: Numbers, floor: int) -> bool:
         start = self.end
-        anew = super().append(values, floor)
+        widened = is_wide(values) and not is_wide(self.values)
+        if widened:
+            self.values = self.values.astype(np.complex128)
+        anew = super().append(values, floor) or widened
         start = max(start, self.first)
+        if anew:
+            self.values = narrowed(self.values)  # once the last integer that needed a pair has left
         self._tally(self.slice(start, self.end) if anew else values, start, anew)
         for index in self.indexes.values():
             if anew:
@@ -78,7 +84,7 @@ class Column(Ring):
         tally = self._tallies.get(kind)
         return 0 if tally is None else tally.lookup(lefts, rights)
 
-    def _tally(self, new: Floats, start: int, anew: bool) -> None:
+    def _tally(self, new: Numbers, start: int, anew: bool) -> None:
         for kind, tally in list(self._tallies.items()):
             if not anew:
                 tally.extend(self, start)
@@ -122,24 +128,24 @@ class Tally(Index):
 
 
 @kernel
-def _not_numbers(values: Floats) -> tuple[int, int, int]:
+def _not_numbers(values: Numbers) -> tuple[int, int, int]:
     """How many are NaN, plus infinity, minus infinity."""
     odd = 0
     for i in range(values.size):
-        odd += values[i] - values[i] != 0.0  # no branch: most columns have none, and are over with this loop
+        odd += values[i].real - values[i].real != 0.0  # no branch: most columns have none, and are over with this loop
     nans, plus, minus = 0, 0, 0
     if odd:
         for i in range(values.size):
-            nans += np.isnan(values[i])
-            plus += values[i] == np.inf
-            minus += values[i] == -np.inf
+            nans += np.isnan(values[i].real)
+            plus += values[i].real == np.inf
+            minus += values[i].real == -np.inf
     return nans, plus, minus
 
 
 @kernel
-def _count_up(values: Floats, start: int, end: int, kind: int, counts: Ints) -> None:
+def _count_up(values: Numbers, start: int, end: int, kind: int, counts: Ints) -> None:
     mask = values.size - 1
     for position in range(start, end):
-        value = values[position & mask]
+        value = values[position & mask].real
         found = np.isnan(value) if kind == NAN else value == (np.inf if kind == PLUS_INFINITY else -np.inf)
         counts[(position + 1) & mask] = counts[position & mask] + found

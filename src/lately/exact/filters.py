@@ -16,6 +16,7 @@ from lately.exact.column import Floats
 from lately.exact.partial import Partial
 from lately.exact.queries import Query
 from lately.exact.substreams import Substreams
+from lately.exact.wide import refuse_wide
 
 _NAMES = {"count": "CI-COUNT", "sum": "CI-SUM", "max": "CI-MAX", "min": "CI-MIN"}
 
@@ -118,6 +119,8 @@ class Filters:
     def check(self, columns: dict[str, Floats]) -> None:
         """Refuse values that a filter cannot take, before any of them is taken."""
         for shared in self.shared.values():
+            if shared.column is not None:
+                refuse_wide(columns[shared.column], shared.column, "a filter", "drop the filter")
             if shared.kind == "sum":
                 values = columns[str(shared.column)]
                 worst = values[(values < 0) | np.isinf(values)]

@@ -8,7 +8,7 @@ trace; a window's sum is rounded once, when it is read.
     words[slot, 0]  words[slot, 1]  …     the sum of everything before the position in that slot, in units of 2**unit
 
 Prices and counts take two words. A stream whose values differ by hundreds of binary orders takes more. NaN and the
-infinities are no numbers of anything: here they add nothing, ``tallies.py`` counts them.
+infinities are no numbers of anything: here they add nothing, ``column.py`` counts them.
 """
 
 from typing import Any, NamedTuple
@@ -23,6 +23,7 @@ from lately.counters.bits import trailing_zeros
 Words = NDArray[np.uint64]
 Bits = NDArray[np.uint64]  # floats, seen as the words that they are
 Floats = NDArray[np.float64]
+Pairs = tuple[Bits, Floats]  # pairs of floats (``wide.py``), seen as words and as floats, the two parts of each in turn
 
 _EXPONENT, _FRACTION, _SIGN = np.uint64(0x7FF), np.uint64(2**52 - 1), np.uint64(63)
 _52, _HIDDEN = np.uint64(52), np.uint64(2**52)
@@ -60,6 +61,17 @@ def spread(bits: Bits) -> tuple[int, int]:
     return low, high
 
 
+@kernel
+def spread_of_pairs(pairs: Pairs) -> tuple[int, int]:
+    """The lowest and, one above it, the highest binary digit among these pairs."""
+    bits, parts = pairs
+    low, high = spread(bits[::2])
+    for i in range(1, parts.size, 2):
+        if parts[i] != 0.0:  # its lowest digit is that of the number: the first part ends above it
+            low = min(low, np.int64(trailing_zeros(np.uint64(abs(parts[i])))))
+    return low, high
+
+
 @helper
 def _whole(word: Any, unit: Any) -> tuple[Any, Any]:
     """A float without its sign as mantissa and shift: mantissa << shift whole units. Both are 0 for what is no number."""
@@ -76,6 +88,52 @@ def _whole(word: Any, unit: Any) -> tuple[Any, Any]:
             mantissa = _0 if shift <= -64 else mantissa >> np.uint64(-shift)
             shift = np.int64(0)
     return mantissa, shift
+
+
+@helper
+def _whole_of_pair(pairs: Any, position: Any, unit: Any) -> tuple[Any, Any, Any]:
+    """A pair of floats as its sign, mantissa and shift; the mantissa of an integer is the integer itself."""
+    bits, parts = pairs
+    at = 2 * (position & ((bits.size >> 1) - 1))
+    word, rest = bits[at], np.int64(parts[at + 1])
+    negative = word >> _SIGN != _0
+    mantissa, shift = _whole(word, unit)
+    if rest != 0:  # an integer between 2**53 and 2**63: the first part is a whole number of twos or more
+        whole = ((word & _FRACTION) | _HIDDEN) << (((word >> _52) & _EXPONENT) - np.uint64(1075))
+        mantissa = whole - np.uint64(rest) if negative else whole + np.uint64(rest)
+        shift = -np.int64(unit)
+        if shift < 0:
+            mantissa = mantissa >> np.uint64(-shift)
+            shift = np.int64(0)
+    return negative, mantissa, shift
+
+
+@kernel
+def run_pairs(pairs: Pairs, start: int, end: int, unit: int, words: Words) -> None:
+    """Carry the running sums on over pairs of floats."""
+    for position in range(start, end):
+        negative, mantissa, shift = _whole_of_pair(pairs, position, unit)
+        by = np.uint64(shift) & _63
+        parts = mantissa << by, (mantissa >> _1) >> (_63 - by), _0
+        _add(words, position, parts, shift >> 6, negative)
+
+
+@kernel
+def run_squares_of_pairs(pairs: Pairs, start: int, end: int, unit: int, words: Words) -> None:
+    """Carry the running sums of the squares of pairs of floats on; they are in units of 2**(2 * unit)."""
+    for position in range(start, end):
+        _, mantissa, shift = _whole_of_pair(pairs, position, unit)
+        a, b = mantissa >> _32, mantissa & _LOW32  # (a * 2**32 + b)**2, in two words
+        middle = a * b  # twice 2**32 of it
+        low = b * b
+        high = a * a + (middle >> np.uint64(31))
+        add = middle << np.uint64(33)
+        low += add
+        high += np.uint64(low < add)
+        by = np.uint64(2 * shift) & _63
+        spill = _63 - by
+        parts = low << by, (high << by) | ((low >> _1) >> spill), (high >> _1) >> spill
+        _add(words, position, parts, (2 * shift) >> 6, False)
 
 
 @kernel
@@ -289,10 +347,12 @@ def _times_power(value: Any, exponent: Any) -> Any:
     return value * _POWERS[min(exponent, 1023) + 1074]
 
 
-def exact_difference(words: Words, left: int, right: int) -> int:
-    """The sum over ``left..right`` (which is not in it) as a whole number of units."""
-    mask = words.shape[0] - 1
-    of = [sum(int(word) << (64 * j) for j, word in enumerate(words[at & mask])) for at in (left, right)]
-    bits = 64 * words.shape[1]
-    difference: int = (of[1] - of[0]) % (1 << bits)
-    return difference - (1 << bits) if difference >> (bits - 1) else difference
+def exact_differences(words: Words, lefts: Ints, rights: Ints) -> list[int]:
+    """The sums over ``lefts[i]..rights[i]`` (which is not in it) as whole numbers of units."""
+    mask, bits = words.shape[0] - 1, 64 * words.shape[1]
+    difference = sum(
+        (words[rights & mask, j].astype(object) - words[lefts & mask, j].astype(object)) << (64 * j)
+        for j in range(words.shape[1])
+    )
+    half = 1 << (bits - 1)
+    return [(one + half) % (2 * half) - half for one in np.asarray(difference).tolist()]

@@ -7,7 +7,7 @@ import numpy as np
 
 from lately.core.columns import arrow, is_arrow, refuse_masked
 from lately.core.errors import InputError
-from lately.exact.column import Floats
+from lately.exact.wide import Numbers, of_integers, of_list
 
 
 def columns_of(frame: Any) -> dict[str, Any]:
@@ -32,29 +32,42 @@ def columns_of(frame: Any) -> dict[str, Any]:
     )
 
 
-def numbers(values: Any, name: str) -> tuple[Floats, bool]:
-    """A column as floats with NaN for what is missing, and whether it came as integers."""
+def numbers(values: Any, name: str) -> tuple[Numbers, bool]:
+    """A column as floats, or pairs of them, with NaN for what is missing, and whether it came as integers."""
     refuse_masked(values, name)
     if values is None:
         values = [None]
-    if isinstance(values, np.ndarray) or np.isscalar(values):
-        array = np.atleast_1d(values)
-    elif isinstance(values, list | tuple) and all(type(value) in (int, float) for value in values):
-        array = np.array(values) if values else np.empty(0)
-    else:
+    if isinstance(values, list | tuple):
+        return _from_list(values, name)
+    if not (isinstance(values, np.ndarray) or np.isscalar(values)):
         return _from_arrow(values, name)
+    array = np.atleast_1d(values)
     if array.ndim != 1:
         raise InputError(f"the column {name!r} has {array.ndim} dimensions; give one column")
     if array.dtype.kind == "O":
-        return _from_arrow(array.tolist(), name)
+        return _from_list(array.tolist(), name)
     if array.dtype.kind not in "iufb":
         raise InputError(f"the column {name!r} has the type {array.dtype}; aggregates need numbers: cast it first")
     if array.dtype.kind in "iu":
-        _check_exact(array, name)
-    return np.ascontiguousarray(array, np.float64), array.dtype.kind in "iub"
+        return of_integers(array, name), True
+    return np.ascontiguousarray(array, np.float64), array.dtype.kind == "b"
 
 
-def _from_arrow(values: Any, name: str) -> tuple[Floats, bool]:
+def _from_list(values: Any, name: str) -> tuple[Numbers, bool]:
+    kinds = set(map(type, values))
+    if kinds == {float}:
+        return np.array(values, np.float64), False
+    if kinds == {int}:
+        try:
+            return of_integers(np.array(values, np.int64), name), True
+        except OverflowError:  # which of them it is, is told below
+            pass
+    if kinds and kinds <= {int, float, type(None)}:
+        return of_list(values, name), float not in kinds
+    return _from_arrow(values, name)
+
+
+def _from_arrow(values: Any, name: str) -> tuple[Numbers, bool]:
     import pyarrow as pa
 
     try:
@@ -69,17 +82,9 @@ def _from_arrow(values: Any, name: str) -> tuple[Floats, bool]:
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind) or pa.types.is_null(kind)):
         raise InputError(f"the column {name!r} has the type {kind}; aggregates need numbers: cast it first")
     if pa.types.is_integer(kind):
-        _check_exact(column.drop_null().to_numpy(zero_copy_only=False), name)
+        found = of_integers(column.fill_null(0).to_numpy(zero_copy_only=False), name)
+        if column.null_count:
+            found[column.is_null().to_numpy(zero_copy_only=False)] = np.nan
+        return found, True
     floats = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
-    return np.ascontiguousarray(floats), pa.types.is_integer(kind)
-
-
-def _check_exact(array: np.ndarray[Any, Any], name: str) -> None:
-    if array.size == 0:
-        return
-    worst = max(int(array.max()), int(array.min()), key=abs)
-    if abs(worst) > 2**53:
-        raise InputError(
-            f"the column {name!r} has the value {worst}, beyond what a float holds exactly (2**53); "
-            "subtract an offset, or cast it to float if rounding does no harm"
-        )
+    return np.ascontiguousarray(floats), pa.types.is_null(kind)

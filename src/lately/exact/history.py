@@ -4,12 +4,14 @@ import numpy as np
 
 from lately.core.codec import Reader, Writer
 from lately.core.columns import Ints
+from lately.core.errors import ParameterError
 from lately.exact import stored
 from lately.exact.asked import Asked, Reach
 from lately.exact.batches import Batch
-from lately.exact.column import Column, Floats
-from lately.exact.fixed_point import spread
+from lately.exact.column import Column, Numbers
 from lately.exact.ring import Ring, first_at
+from lately.exact.running import digits
+from lately.exact.wide import is_wide, narrowed
 
 
 class History:
@@ -35,6 +37,15 @@ class History:
             if name not in self.columns:
                 self.columns[name] = Column(self.ticks.end, self.now if self.ticks.end else None)
 
+    def check_narrow(self, column: str, query: str) -> None:
+        """Refuse a query that takes floats if the column holds integers that no float is equal to."""
+        ring = self.columns.get(column)
+        if ring is not None and is_wide(narrowed(ring.slice(ring.first, ring.end))):
+            raise ParameterError(
+                f"{query!r} asks for an aggregate of your own, which takes floats, and the column {column!r} holds integers "
+                "beyond what a float holds exactly (2**53); ask for a column that is cast to float"
+            )
+
     def take(self, batch: Batch, asked: Asked) -> None:
         """Take arrivals in time order. Late ones are put in their place, and what came after them behind them."""
         newest, end = int(batch.ticks[-1]), self.ticks.end
@@ -49,7 +60,7 @@ class History:
         for name, column in self.columns.items():
             column.integer &= batch.integer[name]
 
-    def _put(self, ticks: Ints, columns: dict[str, Floats], start: int, asked: Asked) -> None:
+    def _put(self, ticks: Ints, columns: dict[str, Numbers], start: int, asked: Asked) -> None:
         """Put rows from a position on, in place of what is there."""
         floors: dict[Reach, int] = {}
         for name, ring in (("", self.ticks), *self.columns.items()):
@@ -116,25 +127,28 @@ class History:
             column.append(values[name], column.first)
 
 
-def _room(values: dict[str, Floats], asked: Asked) -> int:
+def _room(values: dict[str, Numbers], asked: Asked) -> int:
     """About the bytes that all indexes over these values will take, in rings of up to twice their size."""
     total = 0
     for name, column in values.items():
-        low, high = spread(column.view(np.uint64))
-        digits = max(high - low, 0) + column.size.bit_length()
+        low, high = digits(column)
+        bits = max(high - low, 0) + column.size.bit_length()
         kinds = {
             (q.aggregate.kind, q.aggregate.algebra and id(q.aggregate.algebra))
             for q in asked.numbers
             if q.aggregate.column == name
         }
         classes = {(q.aggregate.key, q.span.by_time, q.span.width.bit_length()) for q in asked.numbers if q.using == "L-INT"}
-        each = 8 + 24 * len(classes)
+        number = column.itemsize
+        each = number + 3 * number * len(classes)
         for kind, _ in kinds:
             if kind in ("sum", "avg"):
-                each += 16 + digits // 8
+                each += 16 + bits // 8
             elif kind in ("variance", "stddev"):
-                each += 48 + digits // 2
+                each += 48 + bits // 2
             else:
-                each += 8 * (column.size.bit_length() if kind == "quantile" else 4)  # states of users may be wider than one
+                each += number * (
+                    column.size.bit_length() if kind == "quantile" else 4
+                )  # states of users may be wider than one
         total += 2 * each * column.size
     return total

@@ -22,7 +22,7 @@ import numpy as np
 
 from lately.core.columns import Ints
 from lately.core.jit import helper, kernel
-from lately.exact.column import Column, Floats, Index
+from lately.exact.column import Column, Index, Numbers
 from lately.exact.operations import Operation, combine, lift, load, lower, nothing, store
 from lately.exact.ring import Ring
 
@@ -46,7 +46,7 @@ class Landmarks(Index):
         return sum(int(states.nbytes) for states in (self._own, self._longer, self._rest))
 
     def lay(self, column: Column) -> None:
-        self._own, self._longer, self._rest = (self._operation.room(column.values.size) for _ in range(3))
+        self._own, self._longer, self._rest = (self._operation.room(column.values.size, column.values.dtype) for _ in range(3))
         self._taken = self._begun = self._settled = column.first
         self.extend(column, column.first)
 
@@ -68,7 +68,7 @@ class Landmarks(Index):
             and int(ring[(column.end - 1) & (ring.size - 1)]) >> self._bits < now >> self._bits
         ):
             self._settle_up_to(column, column.end)  # nothing came since, but time has left the newest block behind
-        answers = self._operation.answers(lefts.size)
+        answers = self._operation.answers(lefts.size, column.values.dtype)
         states = self._own, self._longer, self._rest
         self._fold(states, self._blocks(), (lefts, rights, column.end, self._settled), self._operation.code, answers)
         return answers
@@ -100,7 +100,7 @@ def block_start(blocks: tuple[Ints, int], first: int, end: int) -> int:
 
 
 @kernel
-def grow(values: Floats, states: Any, blocks: tuple[Ints, int], span: tuple[int, int, int, int], code: int) -> int:
+def grow(values: Numbers, states: Any, blocks: tuple[Ints, int], span: tuple[int, int, int, int], code: int) -> int:
     """Compute ``own`` and ``longer`` for ``start..end``; tell where the newest block begins."""
     own, longer = states
     first, start, end, begun = span
@@ -122,7 +122,7 @@ def grow(values: Floats, states: Any, blocks: tuple[Ints, int], span: tuple[int,
 
 
 @kernel
-def settle(values: Floats, rest: Any, blocks: tuple[Ints, int], span: tuple[int, int], code: int) -> None:
+def settle(values: Numbers, rest: Any, blocks: tuple[Ints, int], span: tuple[int, int], code: int) -> None:
     """Compute ``rest`` for blocks that are complete, from the end back."""
     start, end = span
     state = nothing(code)

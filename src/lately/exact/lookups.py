@@ -8,7 +8,7 @@ import numpy as np
 
 from lately.core.columns import Ints
 from lately.core.jit import kernel
-from lately.exact.aggregates import Aggregate
+from lately.exact.aggregates import KEEP_INTEGERS, Aggregate
 from lately.exact.algebra import Moments, Seen, rank
 from lately.exact.answer import Found
 from lately.exact.asked import Reach
@@ -23,6 +23,7 @@ from lately.exact.running import Running
 from lately.exact.running_states import RunningStates
 from lately.exact.sorted_runs import SortedRuns
 from lately.exact.variances import variances
+from lately.exact.wide import EXACT, is_wide, number
 
 
 class Group(NamedTuple):
@@ -149,9 +150,9 @@ class Lookups:
             return np.sort(values[present])
         if aggregate.kind in ("first", "last"):
             at = left + int(present[0 if aggregate.kind == "first" else -1])
-            return Seen(int(self._ticks.slice(at, at + 1)[0]), float(column.slice(at, at + 1)[0]))
+            return Seen(int(self._ticks.slice(at, at + 1)[0]), number(column.slice(at, at + 1)[0]))
         if aggregate.kind in ("max", "min"):
-            return float(values[present].max() if aggregate.kind == "max" else values[present].min())
+            return number(values[present].max() if aggregate.kind == "max" else values[present].min())
         if aggregate.algebra is not None:
             return user_operation(aggregate).state(values[present])
         plus, minus = int((values == np.inf).sum()), int((values == -np.inf).sum())
@@ -169,7 +170,7 @@ class Lookups:
         missing: Any = 0
         if isinstance(ring, Column):
             missing = ring.count(NAN, lefts, rights)
-            found.integer[places] = ring.integer and kind in _KEEP_INTEGERS
+            found.integer[places] = ring.integer and kind in KEEP_INTEGERS
         if isinstance(ring, Column) and kind != "count":
             evaluate = _EVALUATE[kind if group.aggregate.algebra is None else "user"]
             values = evaluate(members.kept, group.aggregate, (ring, lefts, rights, rows - missing, 0 if now is None else now))
@@ -180,11 +181,21 @@ class Lookups:
         if now is not None and not _all_covered(ring, members.reach, now):
             covered = found.covered[places] = _covered(ring, members.spans, now)
             values = values.copy()
-            values[covered < 1] = np.nan if values.dtype.kind == "f" else None
-        if values.dtype.kind == "f":
-            found.values[places] = values
-        else:
+            values[covered < 1] = None if values.dtype.kind == "O" else np.nan
+        if values.dtype.kind == "O":
             found.others.update(zip(range(places.start, places.stop), values.tolist(), strict=True))
+            return
+        found.values[places] = values.real
+        # Integers that no float is equal to, beside the nearest one.
+        if is_wide(values):
+            large = np.flatnonzero(values.imag)
+            found.others.update((places.start + i, number(values[i])) for i in large.tolist())
+        elif kind == "sum" and isinstance(ring, Column) and ring.integer:
+            large = (np.abs(values) >= EXACT).nonzero()[0]
+            if large.size:
+                assert isinstance(members.kept, Running)
+                sums = members.kept.integers(lefts[large], rights[large])
+                found.others.update(zip((places.start + large).tolist(), sums, strict=True))
 
     def _maker(self, group: Group) -> Callable[[], Index]:
         kind, algebra = group.aggregate.kind, group.aggregate.algebra
@@ -211,7 +222,6 @@ def group_of(aggregate: Aggregate, span: Span, algorithm: str) -> Group:
 
 # -- what each aggregate makes of its index ------------------------------------------------------------------------------
 
-_KEEP_INTEGERS = ("sum", "min", "max", "first", "last", "quantile")  # integers of integers
 _Windows = tuple[Column, Ints, Ints, Ints, int]  # the column; where windows begin and end; how many numbers; now
 
 

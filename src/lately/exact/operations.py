@@ -20,6 +20,7 @@ from lately.core.errors import InputError
 from lately.core.jit import compiled, helper
 from lately.exact.aggregates import Aggregate
 from lately.exact.algebra import Algebra
+from lately.exact.wide import refuse_wide
 
 _log = logging.getLogger("lately")
 
@@ -29,7 +30,8 @@ MAX, MIN, FIRST, LAST = range(4)
 CODES = {"max": MAX, "min": MIN, "first": FIRST, "last": LAST}
 
 
-# A built-in state is one float; NaN is the state of nothing, so missing values need no care.
+# A built-in state is one number as its column has it, a float or a pair of them (``wide.py``; of a float the second part is 0
+# to the compiler too, and costs nothing). NaN is the state of nothing, so missing values need no care.
 
 
 @helper
@@ -42,9 +44,9 @@ def lift(code: Any, value: Any) -> Any:
 def combine(code: Any, a: Any, b: Any) -> Any:
     """The state of a and of b that follows it."""
     if code == MAX:
-        return b if b > a or a != a else a
+        return b if b.real > a.real or a != a or (b.real == a.real and b.imag > a.imag) else a
     if code == MIN:
-        return b if b < a or a != a else a
+        return b if b.real < a.real or a != a or (b.real == a.real and b.imag < a.imag) else a
     if code == FIRST:
         return a if a == a else b
     return b if b == b else a
@@ -99,13 +101,13 @@ class Operation:
         """A loop of B-INT or its kin, for this operation."""
         return loop
 
-    def room(self, size: int) -> Any:
-        """An array of so many states."""
-        return np.full(size, np.nan)
+    def room(self, size: int, like: Any = np.float64) -> Any:
+        """An array of ``size`` states of a column whose values have the type ``like``."""
+        return np.full(size, np.nan, like)
 
-    def answers(self, size: int) -> Any:
-        """An array for so many lowered states."""
-        return np.full(size, np.nan)
+    def answers(self, size: int, like: Any = np.float64) -> Any:
+        """An array for ``size`` lowered states of such a column."""
+        return np.full(size, np.nan, like)
 
 
 class UserOperation(Operation):
@@ -157,7 +159,7 @@ class UserOperation(Operation):
             self._loops[source] = compiled(bound) if self.compiled else bound
         return self._loops[source]
 
-    def room(self, size: int) -> Any:
+    def room(self, size: int, like: Any = np.float64) -> Any:
         if not self.compiled:
             states = np.empty(size, object)
             for slot in range(size):  # one by one: a state may look like an array
@@ -165,15 +167,16 @@ class UserOperation(Operation):
             return states
         return np.zeros(size if self._width is None else (size, self._width))
 
-    def answers(self, size: int) -> Any:
+    def answers(self, size: int, like: Any = np.float64) -> Any:
         return np.full(size, np.nan) if self.compiled else np.full(size, None, object)
 
     def state(self, values: Any) -> Any:
         """The state of some values that are all present."""
         return self.bind(_state)(values)
 
-    def check(self, values: Any, name: str) -> None:
+    def check(self, values: Any, name: str, column: str) -> None:
         """Refuse values that the user's functions fail on, before any of them is taken."""
+        refuse_wide(values, column, f"the aggregate {name!r}", "drop the query")
         try:
             self.state(values[values == values])
         except Exception as error:  # whatever a stranger's code raises

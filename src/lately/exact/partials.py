@@ -21,10 +21,11 @@ from lately.core.keys import hash_keys
 from lately.core.stored_keys import read_keys, write_keys
 from lately.core.times import instant_of
 from lately.exact.algebra import Moments, Seen
-from lately.exact.answer import EXACT, Answer, KeyValue
+from lately.exact.answer import Answer, KeyValue
 from lately.exact.partial import Partial
 from lately.exact.queries import Query
-from lately.exact.stored import read_queries, write_queries
+from lately.exact.stored import read_pairs, read_queries, write_pairs, write_queries
+from lately.exact.wide import is_wide, number, of_list
 
 _SUMS = ("sum", "avg", "variance", "stddev")
 _FAR = 2**62
@@ -65,11 +66,12 @@ class Partials:
         if query.condition is not None:
             return _members(query, part)
         numbers = part.rows - part.missing
-        value = numbers if query.aggregate.kind == "count" else query.aggregate.states.lower(part.state) if numbers else None
+        aggregate = query.aggregate
+        value = (
+            numbers if aggregate.kind == "count" else aggregate.answer(part.state, integer=part.integer) if numbers else None
+        )
         if value is not None and value != value:
             value = None
-        if part.integer and isinstance(value, float) and abs(value) < EXACT:
-            value = int(value)
         return Answer(value, part.rows, part.missing, part.covered)
 
     def answers(self) -> Mapping[str, Answer]:
@@ -124,6 +126,8 @@ class Partials:
         out.u64(self._clock.unit)
         out.maybe(self._now)
         write_queries(out, self._queries.values())
+        if any(_is_wide(part.state) for part in self._parts.values()):
+            out.version = 2
         for query, part in zip(self._queries.values(), self._parts.values(), strict=True):
             out.u64(part.rows)
             out.u64(part.missing)
@@ -204,13 +208,13 @@ def _write_state(out: Writer, query: Query, state: Any) -> None:
         _write_fraction(out, state.total)
         _write_fraction(out, state.squares)
     elif kind == "quantile":
-        out.f64s(state)
+        _write_numbers(out, state)
     elif kind in ("first", "last"):
         out.maybe(None if state is None else state.tick)
-        out.f64(0.0 if state is None else state.value)
+        _write_number(out, None if state is None else state.value)
     elif kind in ("max", "min"):
         out.u8(state is not None)
-        out.f64(0.0 if state is None else state)
+        _write_number(out, state)
     elif kind != "count":
         parts = state if isinstance(state, tuple) else (state,)
         if not all(isinstance(part, int | float) for part in parts):
@@ -235,14 +239,15 @@ def _read_state(source: Reader, query: Query, count: int) -> Any:
         plus, minus = (source.within(source.u64(), 0, count) for _ in range(2))
         return Moments(count, _read_fraction(source), _read_fraction(source), plus, minus)
     if kind == "quantile":
-        values = source.f64s()
-        source.check(values.size == count and bool((values[1:] >= values[:-1]).all()) and not np.isnan(values).any(), "not sorted")
+        values = source.f64s() if source.version < 2 else read_pairs(source)
+        source.check(values.size == count and not np.isnan(values).any(), "not one value for each row")
+        source.check(bool((values[1:] >= values[:-1]).all()), "not sorted")  # pairs compare as their numbers do
         return values
     if kind in ("first", "last"):
-        tick, value = source.maybe(-_FAR, _FAR), source.f64()
+        tick, value = source.maybe(-_FAR, _FAR), _read_number(source)
         return None if tick is None else Seen(tick, value)
     if kind in ("max", "min"):
-        known, value = source.choice(0, 1), source.f64()
+        known, value = source.choice(0, 1), _read_number(source)
         return value if known else None
     several, parts = source.choice(0, 1), source.f64s().tolist()
     source.check(several == 1 or len(parts) == 1, "a state of too many parts")
@@ -251,6 +256,37 @@ def _read_state(source: Reader, query: Query, count: int) -> Any:
         alike = len(parts) == len(identity) if isinstance(identity, tuple) else several == 0
         source.check(alike and several == isinstance(identity, tuple), f"a state that is not one of {query.aggregate.kind!r}")
     return tuple(parts) if several else parts[0]
+
+
+def _is_wide(state: Any) -> bool:
+    """Whether a state holds an integer that no float is equal to."""
+    if isinstance(state, np.ndarray):
+        return is_wide(state)
+    value = state.value if isinstance(state, Seen) else state
+    return isinstance(value, int) and not isinstance(value, bool) and is_wide(of_list([value], "state"))
+
+
+def _write_numbers(out: Writer, values: Any) -> None:
+    """Floats; from format version 2 on pairs of them."""
+    if out.version < 2:
+        out.f64s(values)
+    else:
+        write_pairs(out, values)
+
+
+def _write_number(out: Writer, value: float | int | None) -> None:
+    if out.version < 2:
+        out.f64(0.0 if value is None else value)
+    else:
+        write_pairs(out, of_list([0.0 if value is None else value], "state"))
+
+
+def _read_number(source: Reader) -> float | int:
+    if source.version < 2:
+        return source.f64()
+    values = read_pairs(source)
+    source.check(values.size == 1, "not one number")
+    return number(values[0])
 
 
 def _write_fraction(out: Writer, value: Fraction) -> None:

@@ -63,7 +63,7 @@ class Ring:
 
 def _blank(size: int, kind: np.dtype[Any]) -> NDArray[Any]:
     """Slots without entries: what is no entry yet must not look like a value."""
-    return np.full(size, np.nan) if kind.kind == "f" else np.zeros(size, kind)
+    return np.full(size, np.nan, kind) if kind.kind in "fc" else np.zeros(size, kind)
 
 
 @kernel

@@ -8,7 +8,20 @@ import numpy as np
 
 from lately.core.columns import Ints
 from lately.exact.column import Column, Floats, Index
-from lately.exact.fixed_point import SMALLEST, Words, differences, exact_difference, run, run_squares, spread
+from lately.exact.fixed_point import (
+    SMALLEST,
+    Pairs,
+    Words,
+    differences,
+    exact_differences,
+    run,
+    run_pairs,
+    run_squares,
+    run_squares_of_pairs,
+    spread,
+    spread_of_pairs,
+)
+from lately.exact.wide import Numbers, is_wide
 
 _APART = 64
 _PATIENCE = 4  # rings after which the digits of the values are looked at again, in case fewer words will do
@@ -30,7 +43,7 @@ class Running(Index):
 
     def lay(self, column: Column) -> None:
         size = column.values.size
-        low, high = spread(column.slice(column.first, column.end).view(np.uint64))
+        low, high = digits(column.slice(column.first, column.end))
         if low > high:  # nothing but zeros
             low = high = 0
         power = 1 if self.squares is None else 2
@@ -49,10 +62,10 @@ class Running(Index):
     def extend(self, column: Column, start: int) -> None:
         count = column.end - start
         self._taken += count
-        bits = column.values.view(np.uint64)
-        head = bits[start & (bits.size - 1) :][:count]
-        crowded = self.words.shape[1] > 2 and self._taken > _PATIENCE * bits.size
-        for low, high in (spread(head), spread(bits[: count - head.size])):
+        values = column.values
+        head = values[start & (values.size - 1) :][:count]
+        crowded = self.words.shape[1] > 2 and self._taken > _PATIENCE * values.size
+        for low, high in (digits(head), digits(values[: count - head.size])):
             crowded |= low <= high and (low < self.unit or high > self._high)
         if crowded:
             self._crowded = True
@@ -77,15 +90,37 @@ class Running(Index):
 
     def exact(self, left: int, right: int) -> tuple[int, int]:
         """One such sum as a whole number of 2**unit, and that of the squares (or 0) as one of 2**(2 * unit)."""
-        squares = 0 if self.squares is None else exact_difference(self.squares, left, right)
-        return exact_difference(self.words, left, right), squares
+        ends = np.array([left]), np.array([right])
+        squares = 0 if self.squares is None else exact_differences(self.squares, *ends)[0]
+        return exact_differences(self.words, *ends)[0], squares
+
+    def integers(self, lefts: Ints, rights: Ints) -> list[int]:
+        """The sums over ``lefts[i]..rights[i]`` of a column of integers."""
+        return [
+            whole << self.unit if self.unit >= 0 else whole >> -self.unit
+            for whole in exact_differences(self.words, lefts, rights)
+        ]
 
     def _run(self, column: Column, start: int) -> None:
+        if is_wide(column.values):
+            run_pairs(_parts(column.values), start, column.end, self.unit, self.words)
+            if self.squares is not None:
+                run_squares_of_pairs(_parts(column.values), start, column.end, self.unit, self.squares)
+            return
         bits = column.values.view(np.uint64)
         run(bits, start, column.end, self.unit, self.words)
         if self.squares is not None:
             run_squares(bits, start, column.end, self.unit, self.squares)
 
 
-def _words(digits: int) -> int:
-    return max(2, -(-digits // 64))
+def digits(values: Numbers) -> tuple[int, int]:
+    """The lowest and, one above it, the highest binary digit among these numbers."""
+    return spread_of_pairs(_parts(values)) if is_wide(values) else spread(values.view(np.uint64))
+
+
+def _parts(values: Numbers) -> Pairs:
+    return values.view(np.uint64), values.view(np.float64)
+
+
+def _words(size: int) -> int:
+    return max(2, -(-size // 64))

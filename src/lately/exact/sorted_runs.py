@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from lately.core.columns import Ints
 from lately.core.jit import helper, kernel
-from lately.exact.column import Column, Floats, Index
+from lately.exact.column import Column, Index, Numbers
 
 _FINEST = 4
 _FEW = 48  # values that are sorted rather than narrowed further
 
-Runs = NDArray[np.float64]
+Runs = NDArray[Any]  # floats, or pairs of them
 
 
 class SortedRuns(Index):
@@ -32,15 +32,15 @@ class SortedRuns(Index):
 
     def lay(self, column: Column) -> None:
         size = column.values.size
-        self._runs = np.zeros((max(size.bit_length() - 1 - _FINEST, 1), size))
+        self._runs = np.zeros((max(size.bit_length() - 1 - _FINEST, 1), size), column.values.dtype)
         self.extend(column, column.first)
 
     def extend(self, column: Column, start: int) -> None:
         _sort(column.values, self._runs, start, column.end)
 
-    def lookup(self, column: Column, lefts: Ints, rights: Ints, ranks: Ints) -> Floats:
+    def lookup(self, column: Column, lefts: Ints, rights: Ints, ranks: Ints) -> Numbers:
         """The values of rank ``ranks[i]``, from 0 on, at ``lefts[i]..rights[i]``; NaN where the rank is negative."""
-        found = np.full(lefts.size, np.nan)
+        found = np.full(lefts.size, np.nan, column.values.dtype)
         _select(column.values, self._runs, lefts, rights, ranks, found)
         return found
 
@@ -48,11 +48,11 @@ class SortedRuns(Index):
 @helper
 def _before(a: Any, b: Any) -> Any:
     """Whether a sorts before b, or as well; NaN comes last."""
-    return a <= b or b != b
+    return (a.real <= b.real and (a.imag <= b.imag or a.real < b.real)) or b != b
 
 
 @kernel
-def _sort(values: Floats, runs: Runs, start: int, end: int) -> None:
+def _sort(values: Numbers, runs: Runs, start: int, end: int) -> None:
     """Sort the base intervals that end in ``start..end``: the finest by insertion, the others by merging two."""
     mask = values.size - 1
     width = 1 << _FINEST
@@ -75,7 +75,7 @@ def _sort(values: Floats, runs: Runs, start: int, end: int) -> None:
 
 
 @helper
-def _merge(a: Floats, b: Floats, out: Floats) -> None:
+def _merge(a: Numbers, b: Numbers, out: Numbers) -> None:
     i, j = 0, 0
     for k in range(out.size):
         if j == b.size or (i < a.size and _before(a[i], b[j])):
@@ -87,12 +87,12 @@ def _merge(a: Floats, b: Floats, out: Floats) -> None:
 
 
 @kernel
-def _select(values: Floats, runs: Runs, lefts: Ints, rights: Ints, ranks: Ints, out: Floats) -> None:
+def _select(values: Numbers, runs: Runs, lefts: Ints, rights: Ints, ranks: Ints, out: Numbers) -> None:
     most = 2 * runs.shape[0] + 2
     flat = runs.reshape(runs.size)
     bounds = np.empty((3, most), np.int64)  # of each run: where what is left of it begins and ends, and a cut between
-    ends = np.empty(2 << _FINEST)  # what sticks out at either end of the window
-    few = np.empty(_FEW + (2 << _FINEST))
+    ends = np.empty(2 << _FINEST, values.dtype)  # what sticks out at either end of the window
+    few = np.empty(_FEW + (2 << _FINEST), values.dtype)
     for i in range(lefts.size):
         if ranks[i] < 0:
             continue
@@ -101,7 +101,7 @@ def _select(values: Floats, runs: Runs, lefts: Ints, rights: Ints, ranks: Ints, 
 
 
 @helper
-def _decompose(values: Floats, runs: Runs, window: Any, bounds: Ints, ends: Floats) -> tuple[int, int]:
+def _decompose(values: Numbers, runs: Runs, window: Any, bounds: Ints, ends: Numbers) -> tuple[int, int]:
     """The runs that make up a window, and how many values at its ends are in none."""
     left, right = window
     mask = values.size - 1
@@ -141,7 +141,7 @@ def _decompose(values: Floats, runs: Runs, window: Any, bounds: Ints, ends: Floa
 
 
 @helper
-def _nth(flat: Floats, bounds: Ints, ends: Floats, rank: Any, few: Floats) -> Any:
+def _nth(flat: Numbers, bounds: Ints, ends: Numbers, rank: Any, few: Numbers) -> Any:
     """The value of a rank among sorted runs and some loose values."""
     starts, stops, cuts = bounds[0], bounds[1], bounds[2]
     held = 0  # loose values that may still be it
@@ -202,11 +202,12 @@ def _nth(flat: Floats, bounds: Ints, ends: Floats, rank: Any, few: Floats) -> An
 @helper
 def _less(value: Any, pivot: Any) -> Any:
     """Whether a value sorts before a pivot; NaN comes last."""
-    return value < pivot or (pivot != pivot and value == value)
+    less = value.real < pivot.real or (value.real == pivot.real and value.imag < pivot.imag)
+    return less or (pivot != pivot and value == value)
 
 
 @helper
-def _lower_bound(flat: Floats, start: Any, stop: Any, pivot: Any) -> Any:
+def _lower_bound(flat: Numbers, start: Any, stop: Any, pivot: Any) -> Any:
     """Where the first value lies that is not below the pivot."""
     base, width = start, stop - start
     while width > 0:
@@ -217,7 +218,7 @@ def _lower_bound(flat: Floats, start: Any, stop: Any, pivot: Any) -> Any:
 
 
 @helper
-def _upper_bound(flat: Floats, start: Any, stop: Any, pivot: Any) -> Any:
+def _upper_bound(flat: Numbers, start: Any, stop: Any, pivot: Any) -> Any:
     """Where the first value lies that is above the pivot; mostly it is not far from the start."""
     base = start
     step = 1
@@ -233,7 +234,7 @@ def _upper_bound(flat: Floats, start: Any, stop: Any, pivot: Any) -> Any:
 
 
 @helper
-def _keep_below(few: Floats, held: Any, pivot: Any) -> Any:
+def _keep_below(few: Numbers, held: Any, pivot: Any) -> Any:
     kept = 0
     for i in range(held):
         if _less(few[i], pivot):
@@ -243,7 +244,7 @@ def _keep_below(few: Floats, held: Any, pivot: Any) -> Any:
 
 
 @helper
-def _keep_above(few: Floats, held: Any, pivot: Any) -> Any:
+def _keep_above(few: Numbers, held: Any, pivot: Any) -> Any:
     kept = 0
     for i in range(held):
         if not _before(few[i], pivot):

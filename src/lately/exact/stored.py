@@ -16,12 +16,16 @@ from lately.core.errors import FormatError, LatelyError
 from lately.core.stored_keys import column_of, read_keys, write_keys
 from lately.exact.aggregates import Condition, stored
 from lately.exact.collective import Collective
-from lately.exact.column import Column, Floats
+from lately.exact.column import Column, Numbers
 from lately.exact.filters import Filters, Shared
 from lately.exact.queries import Query, Span, query_of
 from lately.exact.ring import Ring
+from lately.exact.wide import EXACT, is_wide, narrowed, pairs
 
 _FAR = 2**62
+
+#: How the values of a column are stored: any floats, whole numbers up to 2**53, or pairs, which are new in format version 2.
+_FLOATS, _WHOLE, _PAIRS = range(3)
 
 
 def write_queries(out: Writer, queries: Iterable[Query]) -> None:
@@ -91,13 +95,39 @@ def write_ring(out: Writer, ring: Ring, now: int | None) -> None:
         out.integers((now or 0) - entries)
         return
     out.u8(ring.integer)
-    whole = bool(((np.abs(entries) <= 2**53) & ~(np.signbit(entries) & (entries == 0))).all())
+    entries = narrowed(entries)
+    if is_wide(entries):
+        out.u8(_PAIRS)
+        write_pairs(out, entries)
+        return
+    whole = bool(((np.abs(entries) <= EXACT) & ~(np.signbit(entries) & (entries == 0))).all())
     whole = whole and bool((np.floor(entries) == entries).all())
-    out.u8(whole)
+    out.u8(_WHOLE if whole else _FLOATS)
     if whole:
         out.integers(entries)
     else:
         out.f64s(entries)
+
+
+def write_pairs(out: Writer, values: Numbers) -> None:
+    """Write numbers of which some are integers that no float is equal to."""
+    out.version = max(out.version, 2)
+    out.f64s(values.real)
+    out.integers(values.imag)
+
+
+def read_pairs(source: Reader) -> Numbers:
+    """Read what ``write_pairs`` wrote."""
+    source.check(source.version >= 2, "integers beyond 2**53, which its format version does not have")
+    real, rest = source.f64s(), source.integers(-512, 512)
+    source.check(real.size == rest.size, "columns of different lengths")
+    at = np.flatnonzero(rest)
+    size, outwards = np.abs(real[at]), np.sign(real[at]) * rest[at]
+    inside = (size >= EXACT) & ((size < 2.0**63) | ((size == 2.0**63) & (outwards < 0)))
+    source.check(
+        bool((inside & (real[at] + rest[at] == real[at])).all()), "integers that are not beyond 2**53, or beyond 2**63"
+    )
+    return pairs(real, rest)
 
 
 def read_ticks(source: Reader, end: int, now: int | None) -> Ring:
@@ -113,13 +143,19 @@ def read_ticks(source: Reader, end: int, now: int | None) -> Ring:
     return ring
 
 
-def read_column(source: Reader, ticks: Ring) -> tuple[Column, Floats]:
+def read_column(source: Reader, ticks: Ring) -> tuple[Column, Numbers]:
     """A column that ends where the ticks do, and its values, which are yet to be put in."""
     first = source.within(source.u64(), ticks.first, ticks.end)
     column = Column(first, source.maybe(-_FAR, _FAR))
     column.integer = bool(source.choice(0, 1))
-    values = source.integers(-(2**53), 2**53).astype(np.float64) if source.choice(0, 1) else source.f64s()
+    kind = source.choice(_FLOATS, _WHOLE, _PAIRS)
+    if kind == _WHOLE:
+        values: Numbers = source.integers(-EXACT, EXACT).astype(np.float64)
+    else:
+        values = source.f64s() if kind == _FLOATS else read_pairs(source)
     source.check(values.size == ticks.end - first, "values that are too many or too few")
+    whole = np.isnan(values.real) | (np.isfinite(values.real) & (np.floor(values.real) == values.real))
+    source.check(not column.integer or bool(whole.all()), "a fraction in a column of integers")
     return column, values
 
 

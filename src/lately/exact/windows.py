@@ -122,6 +122,7 @@ class Windows:
             raise ParameterError(f"{name!r} is a filter, which takes arrivals in order; build the Windows without lateness=")
         if query.aggregate.algebra is not None:
             user_operation(query.aggregate)
+            self._history.check_narrow(str(query.aggregate.column), name)
         self._queries[name] = query
         self._asked = None
         if query.condition is not None:
@@ -177,7 +178,7 @@ class Windows:
         stream = Stream(self._clock, self._timed, history.ticks.end, floor)
         batch = read_batch(columns, times, asked, stream)
         for aggregate in asked.users:
-            user_operation(aggregate).check(batch.columns[str(aggregate.column)], aggregate.kind)
+            user_operation(aggregate).check(batch.columns[str(aggregate.column)], aggregate.kind, str(aggregate.column))
         self._filters.check(batch.columns)
         self._known, self._timed = batch.names, times is not None
         self._late += batch.late
