@@ -64,6 +64,15 @@ def arrivals():
     return w
 
 
+def large():
+    """Queries for numbers of every kind over one column, for integers that no float is equal to."""
+    w = lt.Windows(tick=1)
+    for i, aggregate in enumerate(AGGREGATES):
+        w.add(f"{i}", aggregate, last=100)
+    w.add("landmarks", lt.max_("x"), between=(95, 15), using="L-INT")
+    return w
+
+
 def columns(numbers):
     """Columns out of one of integers: x is never negative, y is fractions of either sign and here and there missing."""
     numbers = np.asarray(numbers)

@@ -280,11 +280,11 @@ def test_an_answer_is_a_number():
     assert repr(EXPECTED["busy"]) == "Answer(1 keys)"
 
 
-def test_sums_of_integers_are_integers_as_long_as_they_are_exact():
+def test_sums_of_integers_are_integers():
     w = lt.Windows()
     w.add("sum", lt.sum_("x"), last=lt.arrivals(9))
     w.update({"x": [2**53 - 2, 1]})
     assert (w["sum"].value, type(w["sum"].value)) == (2**53 - 1, int)
-    w.update({"x": [2]})  # 2**53 + 1 is no float: what is rounded is not called an integer
-    assert (w["sum"].value, type(w["sum"].value)) == (2.0**53, float)
-    assert type(w.partials(["sum"])["sum"].value) is float
+    w.update({"x": [2]})  # 2**53 + 1 is no float
+    assert (w["sum"].value, type(w["sum"].value)) == (2**53 + 1, int)
+    assert w.partials(["sum"])["sum"] == w["sum"]

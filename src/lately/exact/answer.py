@@ -1,6 +1,6 @@
 """What a query over an exact window answers, one by one and all together."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -139,22 +139,32 @@ class WindowAnswers(Mapping[str, Answer]):
         return len(self.names)
 
     def to_arrow(self) -> Any:
-        """The columns query, value, rows, missing and covered as an Arrow table; filters have no value there."""
-        return self._table(lambda value: None if isinstance(value, Answers) else value).to_arrow()
+        """The columns query, value, rows, missing and covered as an Arrow table; filters have no value there.
+
+        Values are integers if all of them are and 64 bits hold them; else floats, to which large integers are rounded.
+        """
+        plain = [None if isinstance(answer.value, Answers) else answer.value for answer in self.values()]
+        numbers = [value for value in plain if value is not None]
+        if all(isinstance(value, int | float) for value in numbers) and not all(_is_int64(value) for value in numbers):
+            plain = [None if value is None else float(value) for value in plain]
+        return self._table(plain).to_arrow()
 
     def to_pandas(self) -> Any:
         """A data frame with the columns of ``to_arrow``."""
         return data_frame(self.to_arrow())
 
     def __repr__(self) -> str:
-        return repr(self._table(_shown))
+        return repr(self._table([_shown(answer.value) for answer in self.values()]))
 
     def _repr_html_(self) -> str:
-        return self._table(_shown)._repr_html_()
+        return self._table([_shown(answer.value) for answer in self.values()])._repr_html_()
 
-    def _table(self, shown: Callable[[Any], Any]) -> Answers[Any]:
-        values = [shown(answer.value) for answer in self.values()]
+    def _table(self, values: list[Any]) -> Answers[Any]:
         return Answers(_Row, [list(self.names), values, self.rows, self.missing, self.covered])
+
+
+def _is_int64(value: float | int) -> bool:
+    return isinstance(value, int) and -(2**63) <= value < 2**63
 
 
 def _shown(value: Any) -> str:

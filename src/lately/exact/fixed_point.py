@@ -68,7 +68,8 @@ def spread_of_pairs(pairs: Pairs) -> tuple[int, int]:
     low, high = spread(bits[::2])
     for i in range(1, parts.size, 2):
         if parts[i] != 0.0:  # its lowest digit is that of the number: the first part ends above it
-            low = min(low, np.int64(trailing_zeros(np.uint64(abs(parts[i])))))
+            digit = int(np.int64(trailing_zeros(np.uint64(abs(parts[i])))))
+            low = min(low, digit)
     return low, high
 
 

@@ -51,7 +51,8 @@ class Windows:
     """Any number of exact queries over the sliding windows of one stream, sharing their state.
 
     Register queries with ``add``, feed columns with ``update``, read ``w["name"]`` or ``w.answers()``. Memory is what the
-    longest window of each column holds: 8 bytes an arrival for times, 8 for a column, 16 for its sums, 8 for its maxima.
+    longest window of each column holds: 8 bytes an arrival for times, 8 for a column, 16 for its sums, 8 for its maxima; twice
+    that for a column while it holds integers that no float is equal to.
 
     >>> import lately as lt
     >>> w = lt.Windows()
