@@ -143,6 +143,10 @@ def specimens():
     exact_cases.feed(late, rng.integers(0, 60, 60), rng.integers(0, 120, 60))
     exact_cases.feed(last, rng.integers(0, 60, 60), None)
     made |= {"windows-late": late, "windows-arrivals": last}
+    for name, column in (("large", [2**63 - 1, -(2**63), 2**53 + 1, 5]), ("large-mixed", [2**60 + 1, None, 0.5, -math.inf])):
+        w = exact_cases.large()
+        w.update({"x": column}, np.arange(4) * 9)
+        made |= {f"windows-{name}": w, f"partials-{name}": w.partials()}
     made |= _signed()
     return {name: thing.to_bytes() for name, thing in made.items()}
 
@@ -217,7 +221,7 @@ def test_other_versions_flags_and_magic_are_refused_with_what_to_do():
         with pytest.raises(lt.FormatError):
             lt.from_bytes(sealed(extended[16:], 1, flags=flags))
     assert lt.from_bytes(sealed(payload, 1)).to_bytes()[16:] == payload
-    for version in (0, 3, 255):
+    for version in (0, codec.VERSION + 1, 255):
         with pytest.raises(lt.FormatError, match=f"version {version}.*upgrade"):
             lt.from_bytes(sealed(payload, 1, version=version))
     with pytest.raises(lt.FormatError, match=r"flags 2.*upgrade"):
