@@ -42,6 +42,7 @@ near = st.sampled_from([2**53, 2**54, 2**60, 2**63 - 1, -(2**53), -(2**63), 10**
     lambda middle: st.integers(max(middle - 1030, BOTTOM), min(middle + 1030, TOP))
 )
 integers = near | st.integers(BOTTOM, TOP) | st.integers(-9, 9)
+crowded = st.integers(10**18, 10**18 + 400) | st.integers(BOTTOM, BOTTOM + 3000)  # many have the same nearest float
 
 
 def windows(values=None, **window):
@@ -67,7 +68,7 @@ def check(answers, values, pure=True):
 # -- against the definition ------------------------------------------------------------------------------------------------
 
 
-@given(st.lists(integers, min_size=1, max_size=60), st.integers(1, 60))
+@given(st.lists(integers, min_size=1, max_size=60) | st.lists(crowded, min_size=1, max_size=60), st.integers(1, 60))
 def test_answers_over_integers_are_exact(values, cut):
     w = windows()
     for start in range(0, len(values), cut):
@@ -83,6 +84,10 @@ def any_integer(random):
     return random.choice(
         [random.randint(-9, 9), random.randint(BOTTOM, TOP), 2 ** random.randint(53, 62) + random.randint(-3, 3)]
     )
+
+
+def crowd(random):
+    return random.choice([10**18, TOP - 200]) + random.randint(0, 200)
 
 
 def anything(random):
@@ -111,11 +116,27 @@ class IntegerRace(Race):
         return super()._agrees(aggregate, value, expected)
 
 
-@pytest.mark.parametrize(("value", "pure"), [(any_integer, True), (seldom_large, True), (anything, False)])
+@pytest.mark.parametrize(("value", "pure"), [(any_integer, True), (crowd, True), (seldom_large, True), (anything, False)])
 @settings(max_examples=settings().max_examples // 2)
 @given(seed=st.integers(0, 2**32), steps=st.integers(1, 40), lateness=st.sampled_from([0, 20]))
 def test_every_index_is_exact_whatever_happens_to_the_windows(value, pure, seed, steps, lateness):
     IntegerRace(seed, lateness, value, pure).run(steps)
+
+
+@pytest.mark.parametrize("using", ["B-INT", "L-INT"])
+def test_integers_with_the_same_nearest_float_are_told_apart(using):
+    values = [10**18 + i * i * 7919 % 401 for i in range(700)]
+    assert len({float(value) for value in values}) < 10 < len(set(values))
+    w, asked = lt.Windows(), {}
+    for size in (1, 5, 17, 100, 333, 700):
+        for what in (lt.max_("x"), lt.min_("x"), *(lt.quantile("x", share) for share in (0.01, 0.3, 0.5, 0.77, 0.99))):
+            w.add(f"{what} {size}", what, last=lt.arrivals(size), using=None if what.kind == "quantile" else using)
+            asked[f"{what} {size}"] = what, size
+    for start in range(0, 700, 70):
+        w.update({"x": values[start : start + 70]})
+    for name, answer in w.answers().items():
+        what, size = asked[name]
+        assert answer.value == aggregated(what, values[-size:]), name
 
 
 @given(st.lists(integers | st.floats(allow_nan=False) | st.none(), min_size=1, max_size=40))
