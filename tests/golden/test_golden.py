@@ -11,6 +11,7 @@ import lately as lt
 from lately.core import codec
 
 HERE = Path(__file__).parent
+CURRENT = f"v{codec.VERSION}"
 FILES = sorted(HERE.glob("v*/*.ltly"))
 
 
@@ -45,9 +46,7 @@ def test_every_version_has_its_files():
 
 
 def test_every_class_that_can_be_stored_has_files():
-    assert {file.read_bytes()[5] for file in FILES} == set(codec.families())
-    assert all(file.parent.name == f"v{file.read_bytes()[4]}" for file in FILES)
-    assert {file.stem for file in FILES} == set(written_now())
+    assert {file.read_bytes()[5] for file in FILES if file.parent.name == CURRENT} == set(codec.families())
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parent.name}-{file.stem}")
@@ -57,8 +56,8 @@ def test_a_golden_file_is_read_and_answers_as_it_did(file):
     assert close(plain(make_golden.answers(thing, int(version[1:]))), expected(version)[file.stem])
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-def test_everything_is_written_as_ever_in_the_oldest_version_that_can_hold_it(file):
+@pytest.mark.parametrize("file", [f for f in FILES if f.parent.name == CURRENT], ids=lambda file: file.stem)
+def test_the_current_version_is_written_as_ever(file):
     blob = file.read_bytes()
     assert lt.from_bytes(blob).to_bytes() == blob
     assert written_now()[file.stem] == blob

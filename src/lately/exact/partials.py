@@ -29,6 +29,7 @@ from lately.exact.wide import is_wide, number, of_list
 
 _SUMS = ("sum", "avg", "variance", "stddev")
 _FAR = 2**62
+_WIDE = 2  # beside whether values came as integers: whether the state holds one that no float is equal to
 
 
 @storable(12)
@@ -126,14 +127,13 @@ class Partials:
         out.u64(self._clock.unit)
         out.maybe(self._now)
         write_queries(out, self._queries.values())
-        if any(_is_wide(part.state) for part in self._parts.values()):
-            out.version = 2
         for query, part in zip(self._queries.values(), self._parts.values(), strict=True):
             out.u64(part.rows)
             out.u64(part.missing)
             out.f64(part.covered)
-            out.u8(part.integer)
-            _write_state(out, query, part.state)
+            wide = _holds_values(query) and _is_wide(part.state)
+            out.u8(part.integer + _WIDE * wide)
+            _write_state(out, query, part.state, wide)
 
     @classmethod
     def _read(cls, source: Reader) -> Self:
@@ -146,8 +146,9 @@ class Partials:
             missing = source.within(source.u64(), 0, rows)
             covered = source.f64()
             source.check(0 <= covered <= 1, "a share that is none")
-            integer = bool(source.choice(0, 1))
-            parts.append(Partial(_read_state(source, query, rows - missing), rows, missing, covered, integer))
+            kind = source.choice(*range(4))
+            state = _read_state(source, query, rows - missing, bool(kind & _WIDE))
+            parts.append(Partial(state, rows, missing, covered, bool(kind & 1)))
         return cls(clock, now, queries, parts)
 
 
@@ -195,7 +196,7 @@ def _members(query: Query, part: Partial) -> Answer:
     return Answer(Answers(KeyValue, [[key for key, _ in passed], values]), len(passed))
 
 
-def _write_state(out: Writer, query: Query, state: Any) -> None:
+def _write_state(out: Writer, query: Query, state: Any, wide: bool) -> None:
     kind = query.aggregate.kind
     if query.condition is not None:
         keys = list(state)
@@ -208,13 +209,13 @@ def _write_state(out: Writer, query: Query, state: Any) -> None:
         _write_fraction(out, state.total)
         _write_fraction(out, state.squares)
     elif kind == "quantile":
-        _write_numbers(out, state)
+        write_pairs(out, state) if wide else out.f64s(state)
     elif kind in ("first", "last"):
         out.maybe(None if state is None else state.tick)
-        _write_number(out, None if state is None else state.value)
+        _write_number(out, None if state is None else state.value, wide)
     elif kind in ("max", "min"):
         out.u8(state is not None)
-        _write_number(out, state)
+        _write_number(out, state, wide)
     elif kind != "count":
         parts = state if isinstance(state, tuple) else (state,)
         if not all(isinstance(part, int | float) for part in parts):
@@ -225,8 +226,9 @@ def _write_state(out: Writer, query: Query, state: Any) -> None:
         out.f64s(np.array(parts, np.float64))
 
 
-def _read_state(source: Reader, query: Query, count: int) -> Any:
+def _read_state(source: Reader, query: Query, count: int, wide: bool) -> Any:
     kind = query.aggregate.kind
+    source.check(not wide or _holds_values(query), "values in a state that has none")
     if query.condition is not None:
         keys, values = read_keys(source), source.f64s()
         source.check(len(keys) == values.size and not np.isnan(values).any(), "not one number for each key")
@@ -239,15 +241,15 @@ def _read_state(source: Reader, query: Query, count: int) -> Any:
         plus, minus = (source.within(source.u64(), 0, count) for _ in range(2))
         return Moments(count, _read_fraction(source), _read_fraction(source), plus, minus)
     if kind == "quantile":
-        values = source.f64s() if source.version < 2 else read_pairs(source)
+        values = read_pairs(source) if wide else source.f64s()
         source.check(values.size == count and not np.isnan(values).any(), "not one value for each row")
         source.check(bool((values[1:] >= values[:-1]).all()), "not sorted")  # pairs compare as their numbers do
         return values
     if kind in ("first", "last"):
-        tick, value = source.maybe(-_FAR, _FAR), _read_number(source)
+        tick, value = source.maybe(-_FAR, _FAR), _read_number(source, wide)
         return None if tick is None else Seen(tick, value)
     if kind in ("max", "min"):
-        known, value = source.choice(0, 1), _read_number(source)
+        known, value = source.choice(0, 1), _read_number(source, wide)
         return value if known else None
     several, parts = source.choice(0, 1), source.f64s().tolist()
     source.check(several == 1 or len(parts) == 1, "a state of too many parts")
@@ -258,31 +260,28 @@ def _read_state(source: Reader, query: Query, count: int) -> Any:
     return tuple(parts) if several else parts[0]
 
 
+def _holds_values(query: Query) -> bool:
+    """Whether the state of a query is some of the values that came."""
+    return query.condition is None and query.aggregate.kind in ("quantile", "first", "last", "max", "min")
+
+
 def _is_wide(state: Any) -> bool:
     """Whether a state holds an integer that no float is equal to."""
     if isinstance(state, np.ndarray):
         return is_wide(state)
     value = state.value if isinstance(state, Seen) else state
-    return isinstance(value, int) and not isinstance(value, bool) and is_wide(of_list([value], "state"))
+    return type(value) is int and is_wide(of_list([value], "state"))
 
 
-def _write_numbers(out: Writer, values: Any) -> None:
-    """Floats; from format version 2 on pairs of them."""
-    if out.version < 2:
-        out.f64s(values)
+def _write_number(out: Writer, value: float | int | None, wide: bool) -> None:
+    if wide:
+        write_pairs(out, of_list([value], "state"))
     else:
-        write_pairs(out, values)
-
-
-def _write_number(out: Writer, value: float | int | None) -> None:
-    if out.version < 2:
         out.f64(0.0 if value is None else value)
-    else:
-        write_pairs(out, of_list([0.0 if value is None else value], "state"))
 
 
-def _read_number(source: Reader) -> float | int:
-    if source.version < 2:
+def _read_number(source: Reader, wide: bool) -> float | int:
+    if not wide:
         return source.f64()
     values = read_pairs(source)
     source.check(values.size == 1, "not one number")

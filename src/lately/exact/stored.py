@@ -111,7 +111,6 @@ def write_ring(out: Writer, ring: Ring, now: int | None) -> None:
 
 def write_pairs(out: Writer, values: Numbers) -> None:
     """Write numbers of which some are integers that no float is equal to."""
-    out.version = max(out.version, 2)
     out.f64s(values.real)
     out.integers(values.imag)
 
