@@ -75,7 +75,7 @@ def test_a_users_aggregate_that_fails_on_stored_values_is_a_format_error(monkeyp
     w.add("n", lt.aggregate("kinds", lift=lambda x: frozenset([x]), **options)("x"), last=5)
     w.update({"x": [1.5, 2.0]}, [0, 1])
     lt.aggregate("kinds", lift=lambda x: frozenset(x), **options)  # another meaning of the name: floats have no members
-    with pytest.raises(lt.FormatError, match="an aggregate fails on its values"):
+    with pytest.raises(lt.FormatError, match="the aggregate 'kinds' fails on its values"):
         lt.from_bytes(w.to_bytes())
 
 

@@ -8,12 +8,14 @@ in a heap over the slots of the column's ring, whose leaves are the values thems
 An update costs two combinations on average; a window of W positions is the union of at most 2·log₂ W base intervals.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 from lately.core.columns import Ints
 from lately.core.jit import kernel
 from lately.exact.column import Column, Index, Numbers
-from lately.exact.operations import Operation, combine, lift, load, lower, nothing, store
+from lately.exact.operations import Operation, UserOperation, combine, lift, load, lower, nothing, store
+from lately.exact.rollback import saved, slots
 
 
 class BaseIntervals(Index):
@@ -33,7 +35,17 @@ class BaseIntervals(Index):
         self.extend(column, column.first)
 
     def extend(self, column: Column, start: int) -> None:
-        self._grow(column.values, self._nodes, start, column.end, self._operation.code)
+        self._grow(column.values, self._nodes, (column.first, start, column.end), self._operation.code)
+
+    def saved(self, column: Column, start: int, end: int) -> Callable[[], None]:
+        if not isinstance(self._operation, UserOperation):
+            return super().saved(column, start, end)
+        written, width, level = [], column.values.size >> 1, 1
+        while width > 0 and start >> level < end >> level:
+            written.append((self._nodes, width + slots(start >> level, end >> level, width)))
+            width >>= 1
+            level += 1
+        return saved(self, written)
 
     def lookup(self, column: Column, lefts: Ints, rights: Ints) -> Any:
         """The aggregates over ``lefts[i]..rights[i]`` (which is not in it)."""
@@ -43,18 +55,19 @@ class BaseIntervals(Index):
 
 
 @kernel
-def grow(values: Numbers, nodes: Any, start: int, end: int, code: int) -> None:
-    """Compute the base intervals that end in ``start..end``."""
+def grow(values: Numbers, nodes: Any, span: tuple[int, int, int], code: int) -> None:
+    """Compute the base intervals that end in ``start..end`` and do not begin before ``first``: nobody asks for others."""
+    first, start, end = span
     size = values.size
     half = size >> 1
-    for i in range(start >> 1, end >> 1):
+    for i in range(max(start >> 1, (first + 1) >> 1), end >> 1):
         slot = i & (half - 1)
         a, b = lift(code, values[2 * slot]), lift(code, values[2 * slot + 1])
         store(nodes, half + slot, combine(code, a, b))
     level = 2
     while (size >> level) > 0 and (start >> level) < (end >> level):
         width = size >> level
-        for i in range(start >> level, end >> level):
+        for i in range(max(start >> level, (first + (1 << level) - 1) >> level), end >> level):
             at = width + (i & (width - 1))
             store(nodes, at, combine(code, load(nodes, 2 * at), load(nodes, 2 * at + 1)))
         level += 1

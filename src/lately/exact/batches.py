@@ -45,14 +45,14 @@ def read_batch(given: Any, times: Any, asked: Asked, stream: Stream) -> Batch:
     given = columns_of(given)
     if isinstance(times, str) and times in given:
         times = given[times]
-    for name, query in (*asked.columns.items(), *asked.keys.items()):
+    for name, queries in (*asked.columns.items(), *asked.keys.items()):
         if name not in given:
-            have = ", ".join(given) or "none"
+            have, query = ", ".join(given) or "none", next(iter(queries))
             raise InputError(f"the batch has no column {name!r}, which the query {query!r} needs; its columns: {have}")
     columns = {name: numbers(given[name], name) for name in asked.columns}
     keys = {name: key_column(given[name]) for name in asked.keys}
     sizes = {name: values.size for name, (values, _) in columns.items()} | {name: len(keys[name]) for name in keys}
-    ticks = _ticks(times, _size(sizes, given, times, stream), asked.timely, stream)
+    ticks = _ticks(times, _size(sizes, given, times, stream), asked, stream)
     order = None if is_sorted(ticks) else np.argsort(ticks, kind="stable")
     for end in (0, -1):
         check_tick(int(ticks[end if order is None else order[end]]))
@@ -92,9 +92,10 @@ def _size(sizes: dict[str, int], given: dict[str, Any], times: Any, stream: Stre
     return size
 
 
-def _ticks(times: Any, size: int, timely: str | None, stream: Stream) -> Ints:
+def _ticks(times: Any, size: int, asked: Asked, stream: Stream) -> Ints:
     if times is None:
-        if timely is not None or stream.timed:
+        if asked.timely or stream.timed:
+            timely = next(iter(asked.timely), None)
             who = "the stream came with times so far" if timely is None else f"the query {timely!r} has a window of time"
             raise InputError(f"no times, but {who}; give the time of each row")
         return np.arange(stream.end, stream.end + size)

@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from lately.core.columns import Ints
 from lately.core.jit import helper, kernel
-from lately.exact.slab import acquire, no_chunks, release
+from lately.exact.slab import SPARE, USED, acquire, no_chunks, release
 
 _BUCKETS = 4096
+_POOL = 256  # entries of an empty pool
 _NONE = np.int64(-(2**63))
 
 #: The tick of a substream that has none.
@@ -37,8 +38,7 @@ class ByTick:
         self._longest = longest
         self._shift = max(0, (longest // (_BUCKETS - 2)).bit_length())
         self._now = now
-        buckets = (np.full(_BUCKETS, -1, np.int64), np.zeros(_BUCKETS, np.int64), np.zeros(_BUCKETS, np.int64))
-        self._state = _State(np.full(64, -1, np.int64), *buckets, no_chunks(), np.zeros((256, 3), np.int64))
+        self._state = _blank()
 
     @property
     def nbytes(self) -> int:
@@ -56,6 +56,16 @@ class ByTick:
         """Give substreams other ticks; ``NO_TICK`` or one that is too old takes them out."""
         if not ids.size:
             return
+        self._put(ids, ticks, sures)
+        if SPARE * int(self._state.heads[USED]) < len(self._state.pool) > _POOL:
+            places, pool = self._state.places, self._state.pool
+            held = np.flatnonzero(places >= 0)
+            entries = pool[places[held]]
+            self._state = _blank()
+            if held.size:
+                self._put(held, entries[:, 0].copy(), entries[:, 1].copy())
+
+    def _put(self, ids: Ints, ticks: Ints, sures: Ints) -> None:
         largest, places = int(ids.max()), self._state.places
         if largest >= places.size:
             more = np.full(max(largest + 1, 2 * places.size) - places.size, -1, np.int64)
@@ -76,6 +86,11 @@ class ByTick:
         ids, sures = np.empty(size, np.int64), np.empty(size, np.int64)
         found = _since(self._state, (first, self._now, self._shift), ids, sures)
         return ids[:found], sures[:found]
+
+
+def _blank() -> _State:
+    buckets = (np.full(_BUCKETS, -1, np.int64), np.zeros(_BUCKETS, np.int64), np.zeros(_BUCKETS, np.int64))
+    return _State(np.full(64, -1, np.int64), *buckets, no_chunks(), np.zeros((_POOL, 3), np.int64))
 
 
 @helper

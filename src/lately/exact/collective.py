@@ -27,6 +27,7 @@ from lately.exact.thinned import Thinned
 _SURE = 0.1  # of exact filters: substreams within a tenth of the bar are looked at one by one
 
 
+_SPARE = 8  # orders that cover this many times what is asked for are laid anew
 _NEVER = -(2**62)
 _MOST = 2.0**62  # arrivals that a substream can have
 
@@ -57,11 +58,18 @@ class Collective:
         self._exact = RowsOf(weighted=weighted) if eps is None else None
         self._thinned: dict[int, Thinned] = {}  # of an approximate one, by grid
         self._begun: dict[Level, int | None] = {}  # of an approximate one: since when it keeps what a level needs
+        self._marking: dict[
+            int, dict[Level, int]
+        ] = {}  # of an approximate one, by grid: how many ranges need a level's multiples
+        self._asking: dict[Level, int] = {}  # how many ranges are looked up in a level
         self._levels: dict[Level, ByTick] = {}
         self._newest = np.full(64, NO_TICK)  # the tick of each substream's newest arrival
         self._seen = np.zeros(64, np.int64)
         self._batches = 0
         self._longest = 0
+        self._horizon = (
+            1  # ticks that the orders of levels cover: some more than ``_longest``, so that they are seldom laid anew
+        )
         self._now = _NEVER
 
     @property
@@ -76,18 +84,49 @@ class Collective:
 
         ``now`` is None before the first arrival.
         """
-        asked = list(bounds)
-        wanted = {self._level(low) for low, _ in asked}
-        if longest != self._longest:
-            self._levels = {}
+        self.reach(longest, now)
+        for low, high in bounds:
+            self.ask(low, high, now)
+
+    def reach(self, longest: int, now: int | None) -> None:
+        """Keep as much as windows of up to ``longest`` ticks need."""
         self._longest, self._now = longest, self._now if now is None else max(self._now, now)
+        if not longest <= self._horizon < _SPARE * max(longest, 1):
+            self._horizon = 1 << max(longest - 1, 0).bit_length()
+            self._lay(list(self._levels))
+
+    def ask(self, low: float, high: float, now: int | None) -> None:
+        """Keep what another range needs; ``now`` is None before the first arrival."""
+        self._now = self._now if now is None else max(self._now, now)
+        level = self._level(low)
         if self._exact is None:
-            self._thin([*wanted, *(self._beyond(high) for _, high in asked if high < math.inf)], now)
-        self._levels = {level: index for level, index in self._levels.items() if level in wanted}
+            for one in self._thinned_levels(low, high):
+                self._thin(one, now)
+        self._asking[level] = self._asking.get(level, 0) + 1
+        if level not in self._levels:
+            self._lay([level])
+
+    def release(self, low: float, high: float) -> None:
+        """Keep what a range needs no longer, unless another one needs it."""
+        level = self._level(low)
+        self._asking[level] -= 1
+        if not self._asking[level]:
+            del self._asking[level], self._levels[level]
+        if self._exact is None:
+            for one in self._thinned_levels(low, high):
+                self._thicken(one)
+
+    def _lay(self, levels: Iterable[Level]) -> None:
+        """Put all substreams in the orders of these levels."""
         alive = np.flatnonzero(self._newest != NO_TICK)
-        for level in sorted(wanted - set(self._levels)):
-            self._levels[level] = ByTick(longest, self._now)
+        for level in levels:
+            self._levels[level] = ByTick(self._horizon, self._now)
             self._put(level, alive)
+
+    def _thinned_levels(self, low: float, high: float) -> list[Level]:
+        """Of an approximate one: the levels whose multiples a range needs."""
+        levels = [self._level(low), *([self._beyond(high)] if high < math.inf else [])]
+        return [level for level in levels if level.back >= 0]
 
     def _level(self, low: float) -> Level:
         """The level of a lower bound: all that reach it have their mark inside the window."""
@@ -142,6 +181,15 @@ class Collective:
         for index in self._levels.values():
             index.put(ids, nowhere, nowhere)
 
+    def renumber(self, alive: Ints) -> None:
+        """The substream that was number ``alive[i]`` is number i from now on; others are no more."""
+        self._make_room(int(alive.max(initial=0)))
+        for kept in self._kept():
+            kept.renumber(alive)
+        self._newest = np.concatenate([self._newest[alive], np.full(max(64 - alive.size, 0), NO_TICK)])
+        self._seen = np.zeros(self._newest.size, np.int64)
+        self._lay(list(self._levels))
+
     def _kept(self) -> list[RowsOf | Thinned]:
         return [kept for _, kept in sorted(self._thinned.items())] if self._exact is None else [self._exact]
 
@@ -175,32 +223,41 @@ class Collective:
         certain = marks if grid == 0 and not self._weighted else self._exact.marks(ids, grid, back + 2, sure=True)
         index.put(ids, marks, certain)
 
-    def _thin(self, levels: list[Level], now: int | None) -> None:
-        """Of an approximate one: keep the multiples that these levels need; what came before they were asked for is lost."""
-        begun: dict[Level, int | None] = {}
-        for level in levels:
-            if level.back >= 0:
-                # A level that reaches further back has kept what this one needs.
-                kept = [lost for other, lost in self._begun.items() if other.grid == level.grid and other.back >= level.back]
-                begun[level] = now if not kept else None if None in kept else min(lost for lost in kept if lost is not None)
-        self._begun = begun
-        most: dict[int, int] = {}
-        for grid, back in begun:
-            most[grid] = max(most.get(grid, 0), back + 1)
-        self._thinned = {grid: self._thinned.get(grid) or Thinned(grid, count) for grid, count in most.items()}
-        for grid, count in most.items():
-            self._thinned[grid].rows.most = count
+    def _thin(self, level: Level, now: int | None) -> None:
+        """Of an approximate one: keep the multiples that a level needs; what came before it was asked for is lost."""
+        of_grid = self._marking.setdefault(level.grid, {})
+        if level not in of_grid:
+            # A level that reaches further back has kept what this one needs.
+            kept = [self._begun[other] for other in of_grid if other.back >= level.back]
+            self._begun[level] = now if not kept else None if None in kept else min(lost for lost in kept if lost is not None)
+            if level.grid not in self._thinned:
+                self._thinned[level.grid] = Thinned(level.grid, 0)
+            rows = self._thinned[level.grid].rows
+            rows.most = max(rows.most, level.back + 1)
+        of_grid[level] = of_grid.get(level, 0) + 1
+
+    def _thicken(self, level: Level) -> None:
+        """Of an approximate one: keep no longer what only this level needs."""
+        of_grid = self._marking[level.grid]
+        of_grid[level] -= 1
+        if of_grid[level]:
+            return
+        del of_grid[level], self._begun[level]
+        if of_grid:
+            self._thinned[level.grid].rows.most = 1 + max(other.back for other in of_grid)
+        else:
+            del self._marking[level.grid], self._thinned[level.grid]
 
     def lost(self, low: float, high: float) -> int | None:
         """The newest tick of an arrival that it did not keep for this range; None if it kept all."""
-        levels = [self._level(low), *([self._beyond(high)] if high < math.inf else [])]
+        levels = self._thinned_levels(low, high) if self._exact is None else []
         return max((lost for level in levels if (lost := self._begun.get(level)) is not None), default=None)
 
     # -- lookups -------------------------------------------------------------------------------------------------------
 
     def find(self, since: int, low: float, high: float, *, values: bool = True) -> Matches:
         """The substreams whose aggregate since a tick lies in ``low..high``; without ``values``, only which."""
-        level = self._level(low)
+        level, since = self._level(low), max(since, self._now - self._longest)
         ids, sures = self._levels[level].since(since)
         if self._exact is None:
             return self._approximate(ids, since, level, high)

@@ -20,6 +20,9 @@ Floats = NDArray[np.float64]
 #: Rows taken at a time. What comes and goes within a block never enters the tree.
 BLOCK = 1 << 16
 
+_SMALLEST = 64  # rows of elements; more are given back
+_SPARE = 8  # if there are this many times as many as there are elements
+
 _MAGNITUDE = np.int64(2**63 - 1)
 
 
@@ -65,10 +68,12 @@ class CollectiveMax:
             self._take(owners[block], times[block], ranks[block])
 
     def _take(self, owners: Ints, times: Ints, ranks: Ints) -> None:
-        size = len(self.elements.chain)
-        if self.elements.free[1] < owners.size:
-            self.elements = self.elements.grown(2 * size + owners.size)
-        suffix_max.arrive(self.elements, self.newest, (owners, times, ranks), self.floor)
+        done = 0
+        while True:
+            done = suffix_max.arrive(self.elements, self.newest, (owners, times, ranks), self.floor, done)
+            if done == owners.size:
+                break
+            self.elements = self.elements.grown(2 * len(self.elements.chain))
         nodes = np.empty(owners.size, np.int32)
         nodes = nodes[: suffix_max.arrived(self.elements, nodes)]
         tree = self.elements.tree
@@ -86,11 +91,28 @@ class CollectiveMax:
         """Nobody will ever ask again since a tick below this one: what cannot matter any more goes."""
         self.floor = max(self.floor, _tick(tick))
         suffix_max.expire(self.elements, self.newest, self.floor)
+        if _SPARE * len(self) < len(self.elements.chain) > _SMALLEST:
+            self._rebuild(*self.rows())
 
     def forget(self, ids: ArrayLike) -> None:
         """These substreams are no more, and their numbers may come to mean others."""
         owners = np.asarray(ids, np.int64)
         suffix_max.forget(self.elements, self.newest, owners[owners < self.newest.size], self.floor)
+
+    def renumber(self, alive: Ints) -> None:
+        """The substream that was number ``alive[i]`` is number i from now on; others are no more."""
+        owners, ticks, values = self.rows()
+        numbers = np.full(max(alive.max(initial=0), owners.max(initial=0)) + 1, -1)
+        numbers[alive] = np.arange(alive.size)
+        kept = numbers[owners] >= 0
+        self.newest = np.zeros(max(16, alive.size), np.int32)
+        self._rebuild(numbers[owners[kept]], ticks[kept], values[kept])
+
+    def _rebuild(self, owners: Ints, ticks: Ints, values: Floats) -> None:
+        """Start again with these elements, in the order of time."""
+        self.elements = Elements.of(16)
+        self.newest[:] = 0
+        self.update(owners, ticks, values)
 
     # -- read ----------------------------------------------------------------------------------------------------------
 

@@ -35,6 +35,13 @@ class Index(ABC):
     def extend(self, column: "Column", start: int) -> None:
         """Take in the positions from ``start`` to the column's end: they are new, or were replaced."""
 
+    def saved(self, column: "Column", start: int, end: int) -> Callable[[], None]:
+        """A way back to what it is before the column's positions ``start..end`` are written.
+
+        It is taken once the column is back; nothing else needs to be saved where no user's function is called.
+        """
+        return lambda: self.lay(column)
+
     @property
     @abstractmethod
     def nbytes(self) -> int:
@@ -52,7 +59,11 @@ class Column(Ring):
 
     @property
     def nbytes(self) -> int:
-        return self.values.nbytes + sum(index.nbytes for index in (*self.indexes.values(), *self._tallies.values()))
+        return self.values.nbytes + sum(index.nbytes for index in self.all_indexes())
+
+    def all_indexes(self) -> tuple[Index, ...]:
+        """All that is computed from it."""
+        return *self.indexes.values(), *self._tallies.values()
 
     def index(self, name: Hashable, make: Callable[[], Kind]) -> Kind:
         """The index of this name; made and laid if there is none."""

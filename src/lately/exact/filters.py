@@ -10,6 +10,7 @@ from lately.core.errors import InputError, QueryError
 from lately.core.estimate import Estimates
 from lately.core.keys import Keys
 from lately.exact.answer import Answer, KeyValue
+from lately.exact.asked import Largest
 from lately.exact.collective import Collective, Matches
 from lately.exact.collective_max import CollectiveMax
 from lately.exact.column import Floats
@@ -28,13 +29,34 @@ class Shared:
         kind = query.aggregate.kind
         self.kind, self.column, self.per, self.eps = kind, query.aggregate.column, str(query.per), query.eps
         self.queries: dict[str, Query] = {}
-        self.longest = 0  # the age of the oldest tick in any of their windows
+        self._ages = Largest()
         self.lost = lost  # the newest tick of an arrival that it has not seen; None if it saw all
         self.index: Collective | CollectiveMax
         if kind in ("max", "min"):
             self.index = CollectiveMax(1 if kind == "max" else -1)
         else:
             self.index = Collective(weighted=kind == "sum", eps=query.eps)
+
+    @property
+    def longest(self) -> int:
+        """The age of the oldest tick in any of their windows."""
+        return self._ages.most(1) - 1
+
+    def add(self, query: Query, now: int | None) -> None:
+        """Serve another query; ``now`` is None before the first arrival."""
+        self.queries[query.name] = query
+        self._ages.add(query.span.older)
+        if isinstance(self.index, Collective) and query.condition is not None:
+            self.index.reach(self.longest, now)
+            self.index.ask(query.condition.low, query.condition.high, now)
+
+    def remove(self, query: Query) -> None:
+        """Serve a query no longer."""
+        del self.queries[query.name]
+        self._ages.remove(query.span.older)
+        if self.queries and isinstance(self.index, Collective) and query.condition is not None:
+            self.index.release(query.condition.low, query.condition.high)
+            self.index.reach(self.longest, None)
 
     def find(self, query: Query, now: int) -> Matches:
         """The substreams that pass the query's condition now."""
@@ -66,46 +88,49 @@ class Filters:
 
     def __init__(self) -> None:
         self.substreams: dict[str, Substreams] = {}
-        self.shared: dict[tuple[Any, ...], Shared] = {}
+        self.shared: dict[str, dict[tuple[Any, ...], Shared]] = {}  # by the column of their keys
 
     @property
     def nbytes(self) -> int:
         """The bytes that the state takes in memory, keys aside."""
-        return sum(part.nbytes for part in (*self.substreams.values(), *(shared.index for shared in self.shared.values())))
+        return sum(part.nbytes for part in (*self.substreams.values(), *(shared.index for shared in self._all())))
 
     def in_order(self) -> list[tuple[Substreams, list[Shared]]]:
         """The substreams of each key column and the indexes over them, in an order that only depends on what is asked."""
-        shared = sorted(self.shared.values(), key=lambda one: (one.kind, one.column or "", one.eps or 0.0))
-        return [(self.substreams[per], [one for one in shared if one.per == per]) for per in sorted(self.substreams)]
+        return [(self.substreams[per], sorted(self.shared[per].values(), key=_rank)) for per in sorted(self.substreams)]
+
+    def _all(self) -> list[Shared]:
+        return [shared for mine in self.shared.values() for shared in mine.values()]
+
+    def _of(self, query: Query) -> Shared:
+        return self.shared[str(query.per)][_key(query)]
 
     # -- queries -------------------------------------------------------------------------------------------------------
 
     def add(self, query: Query, now: int | None, position: int) -> None:
         """Serve another query; what came before it was asked for is lost on it."""
-        key = _key(query)
-        shared = self.shared.get(key) or Shared(query, now if position else None)
-        self.shared[key] = shared
-        self.substreams.setdefault(shared.per, Substreams())
+        per = str(query.per)
+        self.substreams.setdefault(per, Substreams())
+        mine = self.shared.setdefault(per, {})
+        shared = mine.get(_key(query)) or Shared(query, now if position else None)
+        mine[_key(query)] = shared
         if now is not None and shared.queries and query.span.older - 1 > shared.longest:
             before = now - shared.longest - 1  # older ones were not kept, and may have been there
             shared.lost = before if shared.lost is None else max(shared.lost, before)
-        shared.queries[query.name] = query
-        self._plan(shared, now if position else None)
+        shared.add(query, now if position else None)
 
     def drop(self, query: Query) -> None:
         """Serve a query no longer."""
-        shared = self.shared[_key(query)]
-        del shared.queries[query.name]
-        if shared.queries:
-            self._plan(shared, None)
-            return
-        del self.shared[_key(query)]
-        if not any(other.per == shared.per for other in self.shared.values()):
-            del self.substreams[shared.per]
+        per, shared = str(query.per), self._of(query)
+        shared.remove(query)
+        if not shared.queries:
+            del self.shared[per][_key(query)]
+            if not self.shared[per]:
+                del self.shared[per], self.substreams[per]
 
     def explain(self, query: Query) -> tuple[str, int, str]:
         """The algorithm of a query, how many share its index, and why."""
-        shared = self.shared[_key(query)]
+        shared = self._of(query)
         if query.eps is not None:
             why = f"all that pass, and some that miss by less than {query.eps:.3g}"
         elif shared.kind in ("count", "sum"):
@@ -118,7 +143,7 @@ class Filters:
 
     def check(self, columns: dict[str, Floats]) -> None:
         """Refuse values that a filter cannot take, before any of them is taken."""
-        for shared in self.shared.values():
+        for shared in self._all():
             if shared.column is not None:
                 refuse_wide(columns[shared.column], shared.column, "a filter", "drop the filter")
             if shared.kind == "sum":
@@ -135,30 +160,38 @@ class Filters:
         now = int(ticks[-1])
         for per, substreams in self.substreams.items():
             ids = substreams.take(keys[per], ticks)
-            mine = [shared for shared in self.shared.values() if shared.per == per]
+            mine = self.shared[per].values()
             for shared in mine:
                 values = None if shared.column is None else columns[shared.column]
                 _take(shared, ids, ticks, values)
-            gone = substreams.faded(now - max(shared.longest for shared in mine), ticks.size)
-            if gone.size:
-                for shared in mine:
-                    shared.index.forget(gone)
+            self._sweep(per, now, ticks.size)
 
     def advance(self, now: int) -> None:
         """Let time pass."""
-        for shared in self.shared.values():
-            if isinstance(shared.index, Collective):
-                shared.index.advance(now)
+        for per, mine in self.shared.items():
+            for shared in mine.values():
+                if isinstance(shared.index, Collective):
+                    shared.index.advance(now)
+                else:
+                    shared.index.expire(now - shared.longest)
+            self._sweep(per, now, 0)
 
-    def _plan(self, shared: Shared, now: int | None) -> None:
-        shared.longest = max(query.span.older for query in shared.queries.values()) - 1
-        if isinstance(shared.index, Collective):
-            bounds = [(q.condition.low, q.condition.high) for q in shared.queries.values() if q.condition is not None]
-            shared.index.plan(bounds, shared.longest, now)
+    def _sweep(self, per: str, now: int, arrivals: int) -> None:
+        """Forget some substreams that are in no window any more, and give back room that nothing needs."""
+        mine, substreams = self.shared[per].values(), self.substreams[per]
+        gone = substreams.faded(now - max(shared.longest for shared in mine), arrivals)
+        if not gone.size:
+            return
+        for shared in mine:
+            shared.index.forget(gone)
+        alive = substreams.renumbered()
+        if alive is not None:
+            for shared in mine:
+                shared.index.renumber(alive)
 
     def partial(self, query: Query, now: int | None) -> Partial:
         """The aggregates of all substreams in a query's window."""
-        shared = self.shared[_key(query)]
+        shared = self._of(query)
         if query.eps is not None:
             raise QueryError(
                 f"the filter {query.name!r} is approximate: what it keeps of a substream cannot be added up with another "
@@ -178,7 +211,7 @@ class Filters:
 
     def answer(self, query: Query, now: int | None) -> Answer:
         """The substreams that pass a query's condition, and their aggregates, the largest first."""
-        shared = self.shared[_key(query)]
+        shared = self._of(query)
         if now is None:
             return Answer(Answers(KeyValue, [[], np.empty(0)]), 0)
         covered = shared.covered(query, now)
@@ -213,5 +246,10 @@ def _take(shared: Shared, ids: Ints, ticks: Ints, values: Floats | None) -> None
 
 
 def _key(query: Query) -> tuple[Any, ...]:
-    """Queries that share one index."""
-    return query.per, query.aggregate.kind, query.aggregate.column, query.eps
+    """Equal for queries over the same keys that share one index."""
+    return query.aggregate.kind, query.aggregate.column, query.eps
+
+
+def _rank(shared: Shared) -> tuple[Any, ...]:
+    """The order in which indexes are stored."""
+    return shared.kind, shared.column or "", shared.eps or 0.0

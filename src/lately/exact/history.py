@@ -1,5 +1,8 @@
 """What has come and may still be asked for: the ticks of all arrivals, and the values of the columns that queries read."""
 
+from collections.abc import Iterable
+from typing import Any
+
 import numpy as np
 
 from lately.core.codec import Reader, Writer
@@ -10,6 +13,7 @@ from lately.exact.asked import Asked, Reach
 from lately.exact.batches import Batch
 from lately.exact.column import Column, Numbers
 from lately.exact.ring import Ring, first_at
+from lately.exact.rollback import Rollback
 from lately.exact.running import digits
 from lately.exact.wide import is_wide, narrowed
 
@@ -28,43 +32,57 @@ class History:
         """The bytes that values and indexes take in memory."""
         return self.ticks.nbytes + sum(column.nbytes for column in self.columns.values())
 
-    def arrange(self, asked: Asked) -> None:
-        """Keep the columns that are asked for, and no others; on a new one all that came before is lost."""
-        for name in list(self.columns):
-            if name not in asked.reaches:
-                del self.columns[name]
-        for name in asked.reaches:
-            if name not in self.columns:
+    def keep(self, columns: Iterable[str | None]) -> None:
+        """Keep these columns from now on; on one that was not kept all that came before is lost."""
+        for name in columns:
+            if name is not None and name not in self.columns:
                 self.columns[name] = Column(self.ticks.end, self.now if self.ticks.end else None)
+
+    def drop(self, columns: Iterable[str | None]) -> None:
+        """Keep these columns no longer."""
+        for name in columns:
+            if name is not None:
+                self.columns.pop(name, None)
 
     def check_narrow(self, column: str, query: str) -> None:
         """Refuse a query that takes floats if the column holds integers that no float is equal to."""
         ring = self.columns.get(column)
-        if ring is not None and is_wide(narrowed(ring.slice(ring.first, ring.end))):
+        if ring is not None and is_wide(ring.values) and is_wide(narrowed(ring.slice(ring.first, ring.end))):
             raise ParameterError(
                 f"{query!r} asks for an aggregate of your own, which takes floats, and the column {column!r} holds integers "
                 "beyond what a float holds exactly (2**53); ask for a column that is cast to float"
             )
 
     def take(self, batch: Batch, asked: Asked) -> None:
-        """Take arrivals in time order. Late ones are put in their place, and what came after them behind them."""
-        newest, end = int(batch.ticks[-1]), self.ticks.end
-        self.now = newest if self.now is None else max(self.now, newest)
+        """Take arrivals in time order. Late ones are put in their place, and what came after them behind them.
+
+        If a user's function fails on them, none is taken.
+        """
+        newest, end, now = int(batch.ticks[-1]), self.ticks.end, self.now
         tail = end
         if self.lateness:
             tail = int(first_at(self.ticks.values, self.ticks.first, end, int(batch.ticks[0]) + 1))
-        if tail == end:
-            self._put(batch.ticks, batch.columns, tail, asked)
-        else:
-            self._put_in_place(batch, tail, asked)
+        rings = (self.ticks, *self.columns.values()) if asked.users else ()
+        rollback = Rollback(rings, tail, end + batch.ticks.size)
+        try:
+            self.now = newest if now is None else max(now, newest)
+            if tail == end:
+                self._put(batch.ticks, batch.columns, tail, asked)
+            else:
+                self._put_in_place(batch, tail, asked)
+        except BaseException:
+            self.now = now
+            rollback.restore()
+            raise
         for name, column in self.columns.items():
             column.integer &= batch.integer[name]
 
     def _put(self, ticks: Ints, columns: dict[str, Numbers], start: int, asked: Asked) -> None:
         """Put rows from a position on, in place of what is there."""
         floors: dict[Reach, int] = {}
+        reaches = asked.reaches
         for name, ring in (("", self.ticks), *self.columns.items()):
-            reach = asked.reaches[name] if name else asked.reach
+            reach = reaches[name] if name else asked.reach
             if reach not in floors:
                 floors[reach] = self._floor(reach, ticks, start)
             ring.end = start
@@ -129,19 +147,20 @@ class History:
 
 def _room(values: dict[str, Numbers], asked: Asked) -> int:
     """About the bytes that all indexes over these values will take, in rings of up to twice their size."""
+    kinds: dict[str | None, set[Any]] = {}
+    classes: dict[str | None, set[Any]] = {}
+    for query in asked.numbers.values():
+        aggregate, span = query.aggregate, query.span
+        kinds.setdefault(aggregate.column, set()).add((aggregate.kind, aggregate.algebra and id(aggregate.algebra)))
+        if query.using == "L-INT":
+            classes.setdefault(aggregate.column, set()).add((aggregate.key, span.by_time, span.width.bit_length()))
     total = 0
     for name, column in values.items():
         low, high = digits(column)
         bits = max(high - low, 0) + column.size.bit_length()
-        kinds = {
-            (q.aggregate.kind, q.aggregate.algebra and id(q.aggregate.algebra))
-            for q in asked.numbers
-            if q.aggregate.column == name
-        }
-        classes = {(q.aggregate.key, q.span.by_time, q.span.width.bit_length()) for q in asked.numbers if q.using == "L-INT"}
         number = column.itemsize
-        each = number + 3 * number * len(classes)
-        for kind, _ in kinds:
+        each = number + 3 * number * len(classes.get(name, ()))
+        for kind, _ in kinds[name]:
             if kind in ("sum", "avg"):
                 each += 16 + bits // 8
             elif kind in ("variance", "stddev"):

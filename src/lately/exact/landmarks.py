@@ -16,6 +16,7 @@ block, which is complete, and ``rest`` of its first position is the answer; the 
 that were dropped since. In the second case all that ``own`` of its last position takes in is inside the window.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -23,8 +24,9 @@ import numpy as np
 from lately.core.columns import Ints
 from lately.core.jit import helper, kernel
 from lately.exact.column import Column, Index, Numbers
-from lately.exact.operations import Operation, combine, lift, load, lower, nothing, store
+from lately.exact.operations import Operation, UserOperation, combine, lift, load, lower, nothing, store
 from lately.exact.ring import Ring
+from lately.exact.rollback import saved, slots
 
 _NO_TICKS = np.zeros(1, np.int64)
 
@@ -58,6 +60,15 @@ class Landmarks(Index):
         self._begun = int(self._grow(column.values, states, self._blocks(), (*span, self._begun), self._operation.code))
         self._taken = column.end
         self._settle_up_to(column, self._begun)
+
+    def saved(self, column: Column, start: int, end: int) -> Callable[[], None]:
+        if not isinstance(self._operation, UserOperation):
+            return super().saved(column, start, end)
+        # Rests that are known change with positions that are replaced, and with those that go on with a block that was over;
+        # else only slots that are used again change.
+        size = column.values.size
+        changed = slots(start, end, size) if start >= self._taken and self._settled <= self._begun else np.arange(size)
+        return saved(self, [(states, changed) for states in (self._own, self._longer, self._rest)])
 
     def lookup(self, column: Column, lefts: Ints, rights: Ints, now: int) -> Any:
         """The aggregates over ``lefts[i]..rights[i]`` (which is not in it), windows of this width class."""

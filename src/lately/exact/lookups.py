@@ -1,22 +1,24 @@
 """All queries that ask for a number, arranged so that one pass answers them: windows to positions, then group by group."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from lately.core.columns import Ints
+from lately.core.errors import QueryError
 from lately.core.jit import kernel
 from lately.exact.aggregates import KEEP_INTEGERS, Aggregate
 from lately.exact.algebra import Moments, Seen, rank
 from lately.exact.answer import Found
-from lately.exact.asked import Reach
+from lately.exact.asked import Lookback, Reach
 from lately.exact.base_intervals import BaseIntervals
 from lately.exact.column import MINUS_INFINITY, NAN, PLUS_INFINITY, Column, Floats, Index
 from lately.exact.landmarks import Landmarks
-from lately.exact.operations import CODES, Operation, UserOperation, user_operation
-from lately.exact.planner import B_INT, L_INT, R_INT, Choice
+from lately.exact.operations import CODES, Operation, UserFunctionError, UserOperation, user_operation
+from lately.exact.planner import B_INT, L_INT, R_INT
+from lately.exact.plans import LookupCounts
 from lately.exact.queries import Query, Span
 from lately.exact.ring import Ring, first_at
 from lately.exact.running import Running
@@ -48,10 +50,11 @@ class Group(NamedTuple):
 
 
 _ALONE = np.zeros(1, np.int64)
+_OLDER, _SERIAL = 1, 3  # rows of ``_Queries.windows``, of which the first three are those of ``_numbers``
 
 
 class _Members(NamedTuple):
-    """The queries of a group: where they stand in the order of lookups, their windows, how far those go back, their index."""
+    """Some queries of a group: where they stand in the order of lookups, their windows, how far those go back, their index."""
 
     places: slice
     spans: Ints
@@ -59,48 +62,140 @@ class _Members(NamedTuple):
     kept: Index | None
 
 
+class _Queries:
+    """All queries of a group, in no order: whoever leaves, the last one takes its place."""
+
+    def __init__(self, key: tuple[Any, ...], group: Group, index: Index | None) -> None:
+        self.key, self.group, self.index = key, group, index
+        self.shared = group.aggregate.column, group.name  # equal for groups that share an index
+        self.names: list[str] = []
+        self.lookback = Lookback()
+        self._windows = np.empty((4, 1), np.int64)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @property
+    def windows(self) -> Ints:
+        """A column for each query: its window, and its number among all queries."""
+        return self._windows[:, : len(self.names)]
+
+    def members(self, places: slice, inside: slice) -> _Members:
+        """Some of them, which stand at these places in the order of lookups."""
+        return _Members(places, self.windows[:3, inside], self.lookback.reach, self.index)
+
+    def add(self, query: Query, serial: int) -> int:
+        """Another query; where it stands."""
+        place = len(self.names)
+        if place == self._windows.shape[1]:
+            self._windows = np.concatenate([self._windows, np.empty_like(self._windows)], axis=1)
+        self._windows[:, place] = *_numbers(query.span), serial
+        self.names.append(query.name)
+        self.lookback.add(query.span)
+        return place
+
+    def remove(self, place: int, span: Span) -> str:
+        """Take a query out; who stands in its place now."""
+        last = len(self.names) - 1
+        self._windows[:, place] = self._windows[:, last]
+        self.names[place] = self.names[last]
+        moved = self.names.pop()
+        self.lookback.remove(span)
+        if 4 * last < self._windows.shape[1]:
+            self._windows = self._windows[:, : max(self._windows.shape[1] // 2, 1)].copy()
+        return moved
+
+
+class _Pass(NamedTuple):
+    """What a lookup of all queries needs: their windows group by group, which are younger, and the order of the answers."""
+
+    spans: Ints
+    by_age: Ints
+    places: Ints  # of the queries in the order in which they came
+
+
+class _Place(NamedTuple):
+    """Where a query is."""
+
+    serial: int
+    among: _Queries
+    place: int
+
+
 class Lookups:
     """Queries for numbers and the indexes that answer them."""
 
     def __init__(self, ticks: Ring, columns: Mapping[str, Column]) -> None:
         self._ticks, self._columns = ticks, columns
-        self.names: dict[str, int] = {}
-        self.counts: Ints = np.zeros(0, np.int64)  # lookups of each query since it was planned
-        self._groups: dict[Group, _Members] = {}
-        # Lookups go group by group; answers come in the order of the queries.
-        self._order: Ints = np.zeros(0, np.int64)
-        self._places: Ints = np.zeros(0, np.int64)
-        self._spans: Ints = np.zeros((3, 0), np.int64)
-        self._by_age: Ints = np.zeros(0, np.int64)
+        self.counts = LookupCounts()
+        self._groups: dict[tuple[Any, ...], _Queries] = {}
+        self._places: dict[str, _Place] = {}
+        self._sharing: dict[tuple[Any, ...], int] = {}  # how many queries each index answers
+        self._pass: _Pass | None = None  # None while queries have changed since the last lookup of all
+        self._serial = 0
 
-    def plan(self, queries: Iterable[Query], choices: Mapping[str, Choice]) -> None:
-        """Arrange these queries, each by the algorithm chosen for it; lay what indexes they lack, drop what nobody uses."""
-        asked = list(queries)
-        self.names = {query.name: i for i, query in enumerate(asked)}
-        self.counts = np.zeros(len(asked), np.int64)
-        together: dict[Any, tuple[Group, list[int]]] = {}
-        for i, query in enumerate(asked):
-            group = group_of(query.aggregate, query.span, choices[query.name].algorithm)
-            together.setdefault((group.aggregate.key, *group[1:]), (group, []))[1].append(i)
-        self._order = np.array([i for _, of in together.values() for i in of], np.int64)
-        self._places = np.argsort(self._order)
-        self._spans = np.array([_numbers(asked[i].span) for i in self._order], np.int64).reshape(-1, 3).T.copy()
-        self._by_age = np.argsort(self._spans[1], kind="stable")
-        self._groups, start = {}, 0
-        for group, of in together.values():
-            places = slice(start, start + len(of))
-            reach = Reach.of(asked[i].span for i in of)
-            self._groups[group] = _Members(places, self._spans[:, places], reach, self.index(group))
-            start += len(of)
-        for name, column in self._columns.items():
-            used = {group.name for group in self._groups if group.aggregate.column == name}
-            column.indexes = {key: index for key, index in column.indexes.items() if key in used}
+    # -- queries -------------------------------------------------------------------------------------------------------
 
-    def shares(self, query: Query, algorithm: str) -> int:
+    def change(self, gone: Iterable[Query], new: Sequence[tuple[Query, str]]) -> None:
+        """Leave queries out and take others in, each with its algorithm; lay what indexes they lack, drop what nobody uses.
+
+        A user's aggregate may fail while its index is laid: then nothing has changed.
+        """
+        made: dict[tuple[Any, ...], _Queries] = {}
+        groups = [self._group(query, algorithm, made) for query, algorithm in new]
+        left = {self._remove(query) for query in gone}
+        for (query, _), among in zip(new, groups, strict=True):
+            self._serial += 1
+            self._add(query, among, self._serial)
+        self._drop_unused(left)
+
+    def move(self, queries: Sequence[Query], algorithm: str) -> None:
+        """Have another algorithm answer these queries, which come where they came."""
+        made: dict[tuple[Any, ...], _Queries] = {}
+        groups = [self._group(query, algorithm, made) for query in queries]
+        left = set()
+        for query, among in zip(queries, groups, strict=True):
+            serial = self._places[query.name].serial
+            left.add(self._remove(query))
+            self._add(query, among, serial)
+        self._drop_unused(left)
+
+    def _group(self, query: Query, algorithm: str, made: dict[tuple[Any, ...], _Queries]) -> _Queries:
+        """The group that a query belongs to; if there is none it is made, and its index laid."""
+        group = group_of(query.aggregate, query.span, algorithm)
+        key = (group.aggregate.key, *group[1:])
+        if key not in self._groups and key not in made:
+            made[key] = _Queries(key, group, self.index(group))
+        return self._groups[key] if key in self._groups else made[key]
+
+    def _add(self, query: Query, among: _Queries, serial: int) -> None:
+        self._groups[among.key] = among
+        self._places[query.name] = _Place(serial, among, among.add(query, serial))
+        self._sharing[among.shared] = self._sharing.get(among.shared, 0) + 1
+        self._pass = None
+
+    def _remove(self, query: Query) -> tuple[Any, ...]:
+        _, among, place = self._places.pop(query.name)
+        moved = among.remove(place, query.span)
+        if moved != query.name:
+            self._places[moved] = self._places[moved]._replace(place=place)
+        if not among.names:
+            del self._groups[among.key]
+        self._sharing[among.shared] -= 1
+        self._pass = None
+        return among.shared
+
+    def _drop_unused(self, shared: Iterable[tuple[Any, ...]]) -> None:
+        """Drop those of these indexes that answer no query any more."""
+        for column, name in shared:
+            if self._sharing[column, name] == 0:
+                del self._sharing[column, name]
+                if name is not None:
+                    self._columns[column].indexes.pop(name, None)
+
+    def shares(self, query: Query) -> int:
         """How many queries the index of this one answers."""
-        mine = group_of(query.aggregate, query.span, algorithm)
-        same = (g for g in self._groups if g.name == mine.name and g.aggregate.column == mine.aggregate.column)
-        return sum(self._groups[group].spans.shape[1] for group in same)
+        return self._sharing[self._places[query.name].among.shared]
 
     def index(self, group: Group) -> Index | None:
         """The index of a group, laid if it is not there yet."""
@@ -108,29 +203,44 @@ class Lookups:
             return None
         return self._columns[group.aggregate.column].index(group.name, self._maker(group))
 
-    def find(self, now: int | None, only: int | None = None) -> Found:
-        """Answer all queries, or only one; ``now`` is None before the first arrival."""
-        everyone = slice(0, self._spans.shape[1])
-        mine = everyone if only is None else slice(int(self._places[only]), int(self._places[only]) + 1)
-        spans = self._spans[:, mine]
+    # -- lookups -------------------------------------------------------------------------------------------------------
+
+    def find(self, now: int | None, only: str | None = None) -> Found:
+        """Answer all queries in the order in which they came, or only one; ``now`` is None before the first arrival."""
+        if only is not None:
+            _, among, place = self._places[only]
+            self.counts.count_one(only)
+            alone = among.members(slice(0, 1), slice(place, place + 1))
+            found, edges = self._blank(alone.spans, _ALONE, now)
+            self._answer(among.group, alone, edges, now, found)
+            return found
+        spans, by_age, places = self._arranged()
+        self.counts.count_all(places.size)
+        found, edges = self._blank(spans, by_age, now)
+        start = 0
+        for among in self._groups.values():
+            here = slice(start, start + len(among))
+            self._answer(among.group, among.members(here, slice(None)), edges[:, here], now, found)
+            start = here.stop
+        *columns, others = found
+        order = np.argsort(places) if others else places
+        return Found._make((*(column[places] for column in columns), {int(order[i]): others[i] for i in others}))
+
+    def _arranged(self) -> _Pass:
+        if self._pass is None:
+            windows = np.concatenate([np.empty((4, 0), np.int64), *(one.windows for one in self._groups.values())], axis=1)
+            by_age, places = (np.argsort(windows[row], kind="stable") for row in (_OLDER, _SERIAL))
+            self._pass = _Pass(windows[:3].copy(), by_age, places)
+        return self._pass
+
+    def _blank(self, spans: Ints, by_age: Ints, now: int | None) -> tuple[Found, Ints]:
+        """No answers yet, and where the windows begin and end."""
         size = spans.shape[1]
         edges = np.empty((2, size), np.int64)
         ticks = self._ticks
-        moment = ticks.first, ticks.end, 0 if now is None else now
-        _edges(ticks.values, moment, spans, self._by_age if only is None else _ALONE, edges)
+        _edges(ticks.values, (ticks.first, ticks.end, 0 if now is None else now), spans, by_age, edges)
         rows, missing, whole = np.zeros(size, np.int64), np.zeros(size, np.int64), np.zeros(size, np.bool_)
-        found = Found(np.full(size, np.nan), rows, missing, np.ones(size), whole, {})
-        if only is not None:
-            self.counts[only] += 1
-            for group, members in self._groups.items():
-                if members.places.start <= mine.start < members.places.stop:
-                    self._answer(group, members._replace(places=slice(0, 1), spans=spans), edges, now, found)
-            return found
-        self.counts += 1
-        for group, members in self._groups.items():
-            self._answer(group, members, edges[:, members.places], now, found)
-        *columns, others = found
-        return Found._make((*(column[self._places] for column in columns), {int(self._order[i]): others[i] for i in others}))
+        return Found(np.full(size, np.nan), rows, missing, np.ones(size), whole, {}), edges
 
     def state(self, query: Query, now: int | None) -> Any:
         """What a query's window contributes, as a state of its aggregate's algebra."""
@@ -154,7 +264,10 @@ class Lookups:
         if aggregate.kind in ("max", "min"):
             return number(values[present].max() if aggregate.kind == "max" else values[present].min())
         if aggregate.algebra is not None:
-            return user_operation(aggregate).state(values[present])
+            try:
+                return user_operation(aggregate).state(values[present])
+            except UserFunctionError as failure:
+                raise _cannot_answer(aggregate, failure) from failure.error
         plus, minus = int((values == np.inf).sum()), int((values == -np.inf).sum())
         index = self.index(group_of(aggregate, query.span, R_INT))
         assert isinstance(index, Running)
@@ -173,7 +286,11 @@ class Lookups:
             found.integer[places] = ring.integer and kind in KEEP_INTEGERS
         if isinstance(ring, Column) and kind != "count":
             evaluate = _EVALUATE[kind if group.aggregate.algebra is None else "user"]
-            values = evaluate(members.kept, group.aggregate, (ring, lefts, rights, rows - missing, 0 if now is None else now))
+            windows = ring, lefts, rights, rows - missing, 0 if now is None else now
+            try:
+                values = evaluate(members.kept, group.aggregate, windows)
+            except UserFunctionError as failure:
+                raise _cannot_answer(group.aggregate, failure) from failure.error
         else:
             values = (rows - missing).astype(np.float64)
             found.integer[places] = True
@@ -211,6 +328,13 @@ class Lookups:
         if group.algorithm == B_INT:
             return lambda: BaseIntervals(operation)
         return lambda: Landmarks(operation, group.bits, self._ticks if group.by_time else None)
+
+
+def _cannot_answer(aggregate: Aggregate, failure: UserFunctionError) -> QueryError:
+    return QueryError(
+        f"{aggregate} fails on what a window holds: {failure.error!r}; mend its combine or lower, or drop the queries that ask "
+        "for it"
+    )
 
 
 def group_of(aggregate: Aggregate, span: Span, algorithm: str) -> Group:

@@ -110,12 +110,20 @@ class Operation:
         return np.full(size, np.nan, like)
 
 
+class UserFunctionError(Exception):
+    """A function of an aggregate that a user defined has failed."""
+
+    def __init__(self, name: str, error: Exception) -> None:
+        super().__init__(f"the aggregate {name!r} fails: {error!r}")
+        self.name, self.error = name, error
+
+
 class UserOperation(Operation):
     """An operation that a user defined, compiled if that can be done."""
 
     def __init__(self, algebra: Algebra, name: str) -> None:
         super().__init__(-1)
-        self.algebra = algebra
+        self.algebra, self._name = algebra, name
         self._loops: dict[Any, Callable[..., Any]] = {}
         self._width: int | None = None
         self.compiled = True
@@ -156,8 +164,19 @@ class UserOperation(Operation):
         source = getattr(loop, "py_func", loop)
         if source not in self._loops:
             bound = FunctionType(source.__code__, {**source.__globals__, **self._functions}, source.__name__)
-            self._loops[source] = compiled(bound) if self.compiled else bound
+            self._loops[source] = self._guarded(compiled(bound) if self.compiled else bound)
         return self._loops[source]
+
+    def _guarded(self, loop: Callable[..., Any]) -> Callable[..., Any]:
+        """A loop whose failures are known to be the user's."""
+
+        def guarded(*arguments: Any) -> Any:
+            try:
+                return loop(*arguments)
+            except Exception as error:  # whatever a stranger's code raises
+                raise UserFunctionError(self._name, error) from error
+
+        return guarded
 
     def room(self, size: int, like: Any = np.float64) -> Any:
         if not self.compiled:
@@ -179,10 +198,10 @@ class UserOperation(Operation):
         refuse_wide(values, column, f"the aggregate {name!r}", "drop the query")
         try:
             self.state(values[values == values])
-        except Exception as error:  # whatever a stranger's code raises
+        except UserFunctionError as failure:
             raise InputError(
-                f"the aggregate {name!r} fails on these values: {error!r}; mend lift or combine, or the values"
-            ) from error
+                f"the aggregate {name!r} fails on these values: {failure.error!r}; mend lift or combine, or the values"
+            ) from failure.error
 
 
 _OPERATIONS: dict[int, UserOperation] = {}

@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from lately.core.columns import Ints
 from lately.core.jit import helper, kernel
 from lately.exact.column import Floats
-from lately.exact.slab import acquire, no_chunks, release
+from lately.exact.slab import SPARE, USED, acquire, no_chunks, release
 
 NO_TICK = np.int64(-(2**63))
+_POOL = 256  # entries of an empty pool
 _MANY = 2.0**50  # multiples that are told apart
 
 #: One over the finest grid; whatever weighs anything reaches a multiple of it.
@@ -37,8 +38,8 @@ class RowsOf:
 
     def __init__(self, *, weighted: bool, most: int = 2**62) -> None:
         self.most = most
-        blank, pool = np.zeros(64, np.int64), np.zeros(256, np.int64)
-        weights, totals = np.zeros((256 if weighted else 0, 3)), np.zeros((64, 2))
+        blank, pool = np.zeros(64, np.int64), np.zeros(_POOL, np.int64)
+        weights, totals = np.zeros((_POOL if weighted else 0, 3)), np.zeros((64, 2))
         self._state = _State(blank - 1, blank, blank.copy(), blank.copy(), no_chunks(), pool, weights, totals)
 
     @property
@@ -60,12 +61,36 @@ class RowsOf:
         while True:
             done = _push(self._state, (ids, ticks, given), (oldest, self.most), done)
             if done == ids.size:
-                return
+                break
             state = self._state
             self._state = state._replace(
                 ticks=np.concatenate([state.ticks, np.zeros_like(state.ticks)]),
                 weights=np.concatenate([state.weights, np.zeros_like(state.weights)]),
             )
+
+        if SPARE * int(self._state.heads[USED]) < self._state.ticks.size > _POOL:
+            self._pack()
+
+    def renumber(self, alive: Ints) -> None:
+        """The substream that was number ``alive[i]`` is number i from now on; others are dropped."""
+        self._make_room(int(alive.max(initial=0)))
+        starts, sizes, begins, ends, *pool, totals = self._state
+        more = max(64 - alive.size, 0)
+        owned = [
+            np.concatenate([old[alive], np.zeros((more, *old.shape[1:]), old.dtype)]) for old in (sizes, begins, ends, totals)
+        ]
+        starts = np.concatenate([starts[alive], np.full(more, -1)])
+        self._state = _State._make((starts, *owned[:3], *pool, owned[3]))
+        self._pack()
+
+    def _pack(self) -> None:
+        """Copy the chunks that are in use into a pool that they half fill."""
+        state = self._state
+        used = int((1 << state.sizes[state.starts >= 0]).sum())
+        size = max(_POOL, 1 << (2 * used - 1).bit_length())
+        weights = np.zeros((size if len(state.weights) else 0, 3))
+        self._state = state._replace(heads=no_chunks(), ticks=np.zeros(size, np.int64), weights=weights)
+        _copy(state, self._state)
 
     def forget(self, ids: Ints) -> None:
         """Drop all of these substreams; they start anew."""
@@ -162,6 +187,23 @@ def _move(state: Any, owner: Any, chunk: Any, size: Any) -> None:
                     weights[there, part] = weights[here, part]
         release(heads, sizes[owner], ticks, starts[owner])
     starts[owner], sizes[owner] = chunk, size
+
+
+@kernel
+def _copy(state: Any, packed: Any) -> None:
+    """Copy every chunk into another pool, and tell its substream where it is."""
+    starts, sizes, ticks, weights = state[0], state[1], state[5], state[6]
+    heads, into_ticks, into_weights = packed[4], packed[5], packed[6]
+    for owner in range(starts.size):
+        if starts[owner] < 0:
+            continue
+        here, there = starts[owner], acquire(heads, sizes[owner], into_ticks)
+        for j in range(1 << sizes[owner]):
+            into_ticks[there + j] = ticks[here + j]
+            if weights.shape[0]:
+                for part in range(3):
+                    into_weights[there + j, part] = weights[here + j, part]
+        starts[owner] = there
 
 
 @kernel

@@ -5,11 +5,24 @@ window lies in at most two such runs. Where the inverse yields something infinit
 a zero or an overflow is to be taken out again, the window is computed from its values instead.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 from lately.core.columns import Ints
 from lately.exact.column import Column, Floats, Index
-from lately.exact.operations import UserOperation, combine, inverse, lift, load, lower, nothing, store, usable
+from lately.exact.operations import (
+    UserFunctionError,
+    UserOperation,
+    combine,
+    inverse,
+    lift,
+    load,
+    lower,
+    nothing,
+    store,
+    usable,
+)
+from lately.exact.rollback import saved, slots
 
 
 class RunningStates(Index):
@@ -31,7 +44,15 @@ class RunningStates(Index):
         self.extend(column, column.first)
 
     def extend(self, column: Column, start: int) -> None:
-        self._grow(column.values, self._states, (self._base, start, column.end))
+        try:
+            self._grow(column.values, self._states, (self._base, start, column.end))
+        except UserFunctionError:  # perhaps on values that are in no window any more
+            if self._base == column.first:
+                raise
+            self.lay(column)
+
+    def saved(self, column: Column, start: int, end: int) -> Callable[[], None]:
+        return saved(self, [(self._states, slots(start, end, column.values.size))])
 
     def lookup(self, column: Column, lefts: Ints, rights: Ints) -> Any:
         """The aggregates over ``lefts[i]..rights[i]`` (which is not in it)."""

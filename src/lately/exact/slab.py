@@ -2,6 +2,7 @@
 
 heads[c]        the first free chunk of 2**c entries, or -1; each free chunk holds the offset of the next in its first entry
 heads[TOP]      where the pool has not been used yet
+heads[USED]     how many entries are in chunks that somebody has
 """
 
 from typing import Any
@@ -11,13 +12,16 @@ import numpy as np
 from lately.core.columns import Ints
 from lately.core.jit import helper
 
-TOP = 48
+TOP, USED = 48, 49
+
+#: A pool this many times as large as what is used of it is packed anew.
+SPARE = 8
 
 
 def no_chunks() -> Ints:
     """The heads of an empty pool."""
-    heads = np.full(TOP + 1, -1, np.int64)
-    heads[TOP] = 0
+    heads = np.full(USED + 1, -1, np.int64)
+    heads[TOP] = heads[USED] = 0
     return heads
 
 
@@ -30,6 +34,8 @@ def acquire(heads: Ints, size: Any, links: Ints) -> Any:
     elif heads[TOP] + (1 << size) <= links.size:
         offset = heads[TOP]
         heads[TOP] += 1 << size
+    if offset >= 0:
+        heads[USED] += 1 << size
     return offset
 
 
@@ -38,3 +44,4 @@ def release(heads: Ints, size: Any, links: Ints, offset: Any) -> None:
     """Give a chunk back."""
     links[offset] = heads[size]
     heads[size] = offset
+    heads[USED] -= 1 << size

@@ -50,7 +50,7 @@ def write_queries(out: Writer, queries: Iterable[Query]) -> None:
 
 def read_queries(source: Reader) -> list[Query]:
     """Read what ``write_queries`` wrote."""
-    queries: list[Query] = []
+    queries: dict[str, Query] = {}
     for _ in range(source.varint()):
         name, kind, column, using, per = (source.text() for _ in range(5))
         known, parameter = source.choice(0, 1), source.f64()
@@ -62,7 +62,7 @@ def read_queries(source: Reader) -> list[Query]:
         if aggregate is None:
             raise FormatError(f"the query {name!r} asks for {kind!r}; define it with lt.aggregate({kind!r}, …) before reading")
         source.check(_sensible(kind, column, known, parameter), f"an aggregate {kind!r} of {column!r} with {parameter}")
-        source.check(name not in {query.name for query in queries}, "two queries of one name")
+        source.check(name not in queries, "two queries of one name")
         what: Any = aggregate
         options: dict[str, Any] = {"using": using or None}
         if per:
@@ -71,10 +71,10 @@ def read_queries(source: Reader) -> list[Query]:
             what = Condition(aggregate, low, high, text)
             options |= {"per": per, "exact": eps == 0, "eps": eps or None}
         try:
-            queries.append(query_of(name, what, span, **options))
+            queries[name] = query_of(name, what, span, **options)
         except LatelyError as error:
             raise FormatError(f"not a query that lately wrote: {error}") from error
-    return queries
+    return list(queries.values())
 
 
 def _sensible(kind: str, column: str, known: int, parameter: float) -> bool:

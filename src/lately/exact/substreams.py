@@ -14,6 +14,7 @@ from lately.core.keys import Hashes, Keys, all_hashes
 
 _SMALLEST = 64
 _GONE = -(2**63)
+_SPARE = 8  # numbers that are this many times as many as their keys are given anew
 _HAND = 2  # substreams that the sweep looks at for each arrival
 
 
@@ -44,16 +45,20 @@ class Substreams:
 
     def take(self, keys: Keys, ticks: Ints) -> Ints:
         """The numbers of the keys of arrivals in time order, new ones for new keys."""
-        self._make_room(len(keys))
         hashes = all_hashes(keys)
         ids = np.empty(hashes.size, np.int64)
-        new = np.empty(min(hashes.size, self._unused), np.int64)
-        count = _number(self._table, (self._hashes, self.last, self._free, self._unused), hashes, ticks, ids, new)
-        self._unused -= count
-        rows = new[:count]
-        for number, name in zip(ids[rows].tolist(), keys.pick(rows), strict=True):
-            self._names[number] = name
-        return ids
+        done = 0
+        while True:
+            new = np.empty(min(hashes.size - done, self._unused), np.int64)
+            known = self._hashes, self.last, self._free, self._unused, done
+            done, count = _number(self._table, known, hashes, ticks, ids, new)
+            self._unused -= count
+            rows = new[:count]
+            for number, name in zip(ids[rows].tolist(), keys.pick(rows), strict=True):
+                self._names[number] = name
+            if done == hashes.size:
+                return ids
+            self._grow()
 
     def names(self, ids: Ints) -> list[Any]:
         """The keys that have these numbers."""
@@ -83,11 +88,26 @@ class Substreams:
             self._names[number] = None
         return gone
 
-    def _make_room(self, arrivals: int) -> None:
-        """Room for so many new keys, in case all are."""
-        if self._unused >= arrivals:
-            return
-        old, size = self.last.size, 1 << (len(self) + arrivals - 1).bit_length()
+    def renumbered(self) -> Ints | None:
+        """If most numbers are free, give all keys that are left new ones: number i to the one that had the i-th returned."""
+        if _SPARE * len(self) >= self.last.size or self.last.size == _SMALLEST:
+            return None
+        alive = self.alive()
+        size = max(_SMALLEST, 1 << (2 * alive.size - 1).bit_length())
+        more = size - alive.size
+        self._hashes = np.concatenate([self._hashes[alive], np.zeros(more, np.uint64)])
+        self.last = np.concatenate([self.last[alive], np.full(more, _GONE)])
+        self._names = [*self.names(alive), *[None] * more]
+        self._free = np.zeros(size, np.int32)
+        self._free[:more] = np.arange(alive.size, size)[::-1]
+        self._unused, self._hand = more, 0
+        self._table = np.full(2 * size, -1, np.int32)
+        _fill(self._table, self._hashes, self.alive())
+        return alive
+
+    def _grow(self) -> None:
+        """Twice as many numbers."""
+        old, size = self.last.size, 2 * self.last.size
         more = np.arange(old, size, dtype=np.int32)[::-1]
         self._free = np.concatenate([self._free[: self._unused], more, np.empty(size - self._unused - more.size, np.int32)])
         self._unused += more.size
@@ -105,15 +125,20 @@ def _start(table: Any, key: Any) -> Any:
 
 
 @kernel
-def _number(table: Any, known: Any, keys: Hashes, ticks: Ints, ids: Ints, new: Ints) -> int:
-    """Find or give the number of each key; list the rows of new keys."""
-    hashes, last, free, unused = known
+def _number(table: Any, known: Any, keys: Hashes, ticks: Ints, ids: Ints, new: Ints) -> tuple[int, int]:
+    """Find or give the number of each key from the row ``done`` on; list the rows of new keys.
+
+    Returns how far it came before no number was free, and how many keys are new.
+    """
+    hashes, last, free, unused, done = known
     count = 0
-    for i in range(keys.size):
+    for i in range(done, keys.size):
         at = _start(table, keys[i])
         while table[at] >= 0 and hashes[table[at]] != keys[i]:
             at = (at + 1) & (table.size - 1)
         if table[at] < 0:
+            if count == unused:
+                return i, count
             number = free[unused - 1 - count]
             table[at] = number
             hashes[number] = keys[i]
@@ -121,7 +146,7 @@ def _number(table: Any, known: Any, keys: Hashes, ticks: Ints, ids: Ints, new: I
             count += 1
         ids[i] = table[at]
         last[ids[i]] = ticks[i]
-    return count
+    return keys.size, count
 
 
 @kernel

@@ -89,12 +89,12 @@ def _append(elements: Any, owner: Any, older: Any, floor: Any) -> Any:
 
 
 @kernel
-def arrive(elements: Any, newest: Any, arrivals: Any, floor: Any) -> Any:
-    """Take in arrivals in the order of time. There must be a free row for each of them."""
+def arrive(elements: Any, newest: Any, arrivals: Any, floor: Any, done: Any) -> Any:
+    """Take in arrivals in the order of time, from the row ``done`` on; tell how far it came before no row was free."""
     rows, _, _ = elements.tree
     chain = elements.chain
     ids, ticks, values = arrivals
-    for i in range(ids.size):
+    for i in range(done, ids.size):
         owner, tick, value = ids[i], ticks[i], values[i]
         last = newest[owner]
         # Also of one tick a substream needs its largest arrival only.
@@ -106,9 +106,12 @@ def arrive(elements: Any, newest: Any, arrivals: Any, floor: Any) -> Any:
             older = chain[last, OLDER] if start >= floor else np.int32(0)
             _drop(elements, last)
             last = older
+        if elements.free[1] == 0:  # so nothing was dropped for this one, and nothing is half done
+            return i
         node = _append(elements, owner, last, floor)
         rows[node, START], rows[node, END], rows[node, VALUE] = start, tick, value
         newest[owner] = node
+    return ids.size
 
 
 @kernel

@@ -41,6 +41,12 @@ class Thinned:
         self.rows.forget(ids)
         self.beyond[ids[ids < len(self.beyond)]] = 0.0
 
+    def renumber(self, alive: Ints) -> None:
+        """The substream that was number ``alive[i]`` is number i from now on; others are dropped."""
+        self.make_room(int(alive.max(initial=0)))
+        self.rows.renumber(alive)
+        self.beyond = np.concatenate([self.beyond[alive], np.zeros((max(64 - alive.size, 0), 2))])
+
     def beyond_of(self, ids: Ints) -> Floats:
         """How far these are beyond their last multiple, in two parts."""
         self.make_room(int(ids.max(initial=0)))

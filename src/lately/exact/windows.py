@@ -9,6 +9,7 @@ and put back behind it.
 """
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, ClassVar, Literal, NamedTuple, NoReturn, Self
 
@@ -18,17 +19,17 @@ from lately.core import codec
 from lately.core.answers import Answers
 from lately.core.codec import Reader, Writer, storable
 from lately.core.durations import Duration, Window
-from lately.core.errors import FormatError, InputError, LatelyError, MergeError, ParameterError, QueryError
+from lately.core.errors import FormatError, InputError, MergeError, ParameterError, QueryError
 from lately.core.jit import tell_if_cold
 from lately.core.times import instant_of, tick_of
 from lately.exact import stored
 from lately.exact.answer import Answer, WindowAnswers
 from lately.exact.asked import Asked
-from lately.exact.batches import NEVER, Stream, read_batch
+from lately.exact.batches import NEVER, Batch, Stream, read_batch
 from lately.exact.filters import Filters
 from lately.exact.history import History
 from lately.exact.lookups import Lookups
-from lately.exact.operations import user_operation
+from lately.exact.operations import UserFunctionError, user_operation
 from lately.exact.partial import Partial
 from lately.exact.partials import Partials
 from lately.exact.plans import Plans
@@ -82,7 +83,10 @@ class Windows:
         if self._history.lateness < 0:
             raise ParameterError(f"lateness={lateness!r} is negative; give a length of time, such as '30s'")
         self._queries: dict[str, Query] = {}
-        self._asked: Asked | None = None  # None while queries have changed and nothing was arranged for them yet
+        self._asked = Asked()
+        # Queries for numbers for which nothing was arranged yet, by name: in the order in which they were added last, with the
+        # query of that name for which something still is.
+        self._changed: dict[str, Query | None] = {}
         self._plans = Plans()
         self._lookups = Lookups(self._history.ticks, self._history.columns)
         self._filters = Filters()
@@ -125,17 +129,23 @@ class Windows:
             user_operation(query.aggregate)
             self._history.check_narrow(str(query.aggregate.column), name)
         self._queries[name] = query
-        self._asked = None
+        self._asked.add(query)
         if query.condition is not None:
             self._filters.add(query, self._now, self._history.ticks.end)
+            return
+        self._changed[name] = self._changed.pop(name, None)
+        if query.aggregate.algebra is not None:
+            self._arrange_now(query)
 
     def drop(self, name: str) -> None:
         """Forget a query, and what only it needed."""
         query = self._query(name)
         del self._queries[name]
-        self._asked = None
+        self._asked.remove(query)
         if query.condition is not None:
             self._filters.drop(query)
+        elif self._changed.setdefault(name, query) is None:
+            del self._changed[name]  # it came and went
 
     @property
     def queries(self) -> tuple[str, ...]:
@@ -181,18 +191,29 @@ class Windows:
         for aggregate in asked.users:
             user_operation(aggregate).check(batch.columns[str(aggregate.column)], aggregate.kind, str(aggregate.column))
         self._filters.check(batch.columns)
+        if batch.ticks.size:
+            self._take(batch)
         self._known, self._timed = batch.names, times is not None
         self._late += batch.late
-        if not batch.ticks.size:
-            return
-        history.take(batch, asked)
+
+    def _take(self, batch: Batch) -> None:
+        history, counts = self._history, self._lookups.counts
+        try:
+            history.take(batch, self._asked)
+        except UserFunctionError as failure:
+            raise InputError(
+                f"the aggregate {failure.name!r} fails on these values together with those before them: {failure.error!r}; "
+                "nothing of the batch is taken: mend lift or combine, or the values"
+            ) from failure.error
         self._filters.update(batch.keys, batch.columns, batch.ticks)
-        lookups = self._lookups.counts
-        if self._plans.due(history.ticks.end, int(lookups.sum())):
+        counts = self._lookups.counts
+        if self._plans.due(history.ticks.end, counts.total):
             assert history.now is not None
-            if self._plans.again(lookups, history.ticks, history.now):
-                self._lookups.plan(asked.numbers, self._plans.choices)
-            self._lookups.counts[:] = 0
+            for of_class, choice in self._plans.again(counts, history.ticks, history.now):
+                with suppress(UserFunctionError):  # a user's aggregate stays where it is if it fails on the way
+                    self._lookups.move(list(of_class.queries.values()), choice.algorithm)
+                    of_class.choice = choice
+            counts.clear()
 
     def advance(self, time: Any) -> None:
         """Let time pass without an arrival: windows of time move on. Going back does nothing."""
@@ -230,14 +251,13 @@ class Windows:
         if query.condition is not None:
             return self._filters.answer(query, self._now)
         self._arranged()
-        place = self._lookups.names[name]
-        return WindowAnswers((name,), self._lookups.find(self._now, place)).at(0)
+        return WindowAnswers((name,), self._lookups.find(self._now, name)).at(0)
 
     def answers(self) -> WindowAnswers:
         """The answers of all queries, now, in one pass."""
         asked = self._arranged()
-        answers = WindowAnswers(asked.names, self._lookups.find(self._now))
-        filters = {query.name: self._filters.answer(query, self._now) for query in asked.filters}
+        answers = WindowAnswers(tuple(asked.numbers), self._lookups.find(self._now))
+        filters = {name: self._filters.answer(query, self._now) for name, query in asked.filters.items()}
         return answers.with_others(filters, self.queries)
 
     def partials(self, names: Iterable[str] | None = None) -> Partials:
@@ -259,7 +279,7 @@ class Windows:
     def _partial(self, query: Query) -> Partial:
         if query.condition is not None:
             return self._filters.partial(query, self._now)
-        found = self._lookups.find(self._now, self._lookups.names[query.name])
+        found = self._lookups.find(self._now, query.name)
         rows, missing, covered = int(found.rows[0]), int(found.missing[0]), float(found.covered[0])
         state = rows - missing if query.aggregate.kind == "count" else self._lookups.state(query, self._now)
         return Partial(state, rows, missing, covered, bool(found.integer[0]))
@@ -319,22 +339,26 @@ class Windows:
         end = source.within(source.u64(), 0, 2**62)
         source.check(end == 0 or windows._now is not None, "arrivals before time began")
         windows._known = tuple(source.text() for _ in range(source.varint()))
-        windows._queries = {query.name: query for query in stored.read_queries(source)}
+        for query in stored.read_queries(source):
+            windows._queries[query.name] = query
+            windows._asked.add(query)
+            if query.condition is None:
+                windows._changed[query.name] = None
         windows._restore(source, end)
         return windows
 
     def _restore(self, source: Reader, end: int) -> None:
         """Read the history and the filters of the queries, and lay the indexes."""
-        self._history.read(source, end, asked := Asked(self._queries.values()))
+        self._history.read(source, end, self._asked)
         self._lookups = Lookups(self._history.ticks, self._history.columns)
         self._plans.at = end
         try:
             self._arranged()
-        except LatelyError:
-            raise
-        except Exception as error:  # a user's aggregate may fail on values that nobody checked
-            raise FormatError(f"not a sketch that lately wrote: an aggregate fails on its values ({error!r})") from error
-        for query in asked.filters:
+        except UserFunctionError as failure:  # on values that nobody checked
+            raise FormatError(
+                f"not a sketch that lately wrote: the aggregate {failure.name!r} fails on its values ({failure.error!r})"
+            ) from failure.error
+        for query in self._asked.filters.values():
             source.check(self._history.lateness == 0, "a filter beside lateness")
             self._filters.add(query, self._now, end)
         stored.read_filters(source, self._filters, self._now)
@@ -352,21 +376,46 @@ class Windows:
         return self._queries[name]
 
     def _arranged(self) -> Asked:
-        """What the queries need; if they have changed, their columns, algorithms and indexes are arranged first."""
-        if self._asked is None:
-            self._asked = Asked(self._queries.values())
-            self._history.arrange(self._asked)
-            self._plans.keep(self._asked.numbers)
-            self._lookups.plan(self._asked.numbers, self._plans.choices)
+        """What the queries need; for those that have changed, columns, algorithms and indexes are arranged first."""
+        if self._changed:
+            numbers = self._asked.numbers
+            new = [numbers[name] for name in self._changed if name in numbers]
+            gone = [query for query in self._changed.values() if query is not None]
+            self._history.keep(query.aggregate.column for query in new)
+            for query in new:
+                self._plans.add(query)
+            self._lookups.change(gone, [(query, self._plans.choice(query).algorithm) for query in new])
+            for query in gone:
+                self._plans.remove(query)
+            self._history.drop(query.aggregate.column for query in gone if not self._asked.reads(str(query.aggregate.column)))
+            self._changed = {}
         return self._asked
+
+    def _arrange_now(self, query: Query) -> None:
+        """Arrange for a query that was just added; if a user's function fails on what its column holds, take it back."""
+        name = query.name
+        try:
+            self._arranged()
+        except BaseException as error:
+            del self._queries[name]
+            self._asked.remove(query)
+            self._plans.remove(query)
+            if self._changed[name] is None:
+                del self._changed[name]
+            if isinstance(error, UserFunctionError):
+                raise InputError(
+                    f"{name!r} is not added: {query.aggregate} fails on what its column holds: {error.error!r}; "
+                    "mend lift or combine"
+                ) from error.error
+            raise
 
     def _explained(self, query: Query) -> _Explained:
         window = query.span.text(self._clock)
         if query.condition is not None:
             algorithm, shared, why = self._filters.explain(query)
             return _Explained(query.name, query.text, window, algorithm, shared, why)
-        choice = self._plans.choices[query.name]
+        choice = self._plans.choice(query)
         why = choice.why
         if query.aggregate.algebra is not None:
             why += f"; {user_operation(query.aggregate).how}"
-        return _Explained(query.name, query.text, window, choice.algorithm, self._lookups.shares(query, choice.algorithm), why)
+        return _Explained(query.name, query.text, window, choice.algorithm, self._lookups.shares(query), why)
