@@ -209,7 +209,7 @@ def test_what_a_burst_took_is_given_back(condition, options):
 
     fed(False)
     (small, _), (large, w) = kept(lambda: fed(False)), kept(lambda: fed(True))
-    assert large < 1.5 * small + 8_000
+    assert large < small + 100_000  # up to eight times the room that is used, of a burst that took millions
     for tick in range(280, 300):
         twin.update({"k": [tick % 7] * 100, "x": [tick % 5] * 100}, [tick] * 100)
     found = {row.key: row.value for row in w["q"].value}
@@ -229,7 +229,7 @@ def test_time_alone_makes_keys_fade(condition, options):
     w.update({"k": np.arange(size), "x": np.ones(size)}, [0] * size)
     for tick in range(100, 300):
         w.advance(tick)
-    assert w.nbytes < 120_000  # of which an order of ticks takes 100,000 for itself
+    assert w.nbytes < 150_000  # of which an order of ticks takes 100,000 for itself
     w.update({"k": [7] * 40, "x": [1.5] * 40}, [300] * 40)
     expected = {"count": 40, "sum": 60, "max": [], "min": 1.5}[condition.aggregate.kind]
     if not options:

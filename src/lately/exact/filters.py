@@ -114,7 +114,7 @@ class Filters:
         mine = self.shared.setdefault(per, {})
         shared = mine.get(_key(query)) or Shared(query, now if position else None)
         mine[_key(query)] = shared
-        if now is not None and shared.queries and query.span.older - 1 > shared.longest:
+        if position and now is not None and shared.queries and query.span.older - 1 > shared.longest:
             before = now - shared.longest - 1  # older ones were not kept, and may have been there
             shared.lost = before if shared.lost is None else max(shared.lost, before)
         shared.add(query, now if position else None)
