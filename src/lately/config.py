@@ -472,7 +472,10 @@ class Config(Model):
         seed = self.run.seed if seed is None else seed
         sketch = Ecm(window=last, tick=self.window.tick, eps=watch.finesse, delta=watch.delta, seed=seed)
         streams = ("left", "right") if watch.kind == "join" else ("",)
-        return Monitor(sketch, {watch.name: query}, streams=streams, scheme=watch.scheme)
+        lateness = self.window.lateness
+        if lateness is not None and (window := sketch.layout().window) is not None:
+            lateness = last if window.length(lateness) > window.ticks else lateness  # what is older has left its window
+        return Monitor(sketch, {watch.name: query}, streams=streams, scheme=watch.scheme, lateness=lateness)
 
     # -- what must go together -----------------------------------------------------------------------------------------
 

@@ -30,6 +30,7 @@ keys = st.one_of(
     st.tuples(st.text(max_size=3), st.integers(0, 9)),
 )
 about = (numbers, numbers, numbers)
+passed = st.none() | st.integers(-3, 3) | st.integers(-(2**63), 2**63)
 
 
 def column(elements, kind=np.int64, **size):
@@ -65,12 +66,12 @@ CONTENT = {
     m.Report: st.tuples(*about, floats, numbers),
     m.Increment: st.tuples(*about, numbers),
     m.Pressure: st.tuples(*about, floats),
-    m.Told: st.tuples(numbers, st.lists(changes, max_size=3).map(tuple)),
+    m.Told: st.tuples(numbers, st.lists(changes, max_size=3).map(tuple), passed, st.booleans()),
     m.Events: st.builds(lambda stream, rest: (stream, *rest), numbers, shipped),
     m.ItemCount: st.one_of(
         st.tuples(words, counts),
-        st.builds(lambda key, count: (item_of(key), count, key), keys, counts),
-        st.tuples(words, counts, st.none()),
+        st.builds(lambda key, count, elapsed: (item_of(key), count, key, elapsed), keys, counts, passed),
+        st.tuples(words, counts, st.none(), passed),
     ),
     m.AskDrift: st.tuples(*about),
     m.AskPressure: st.tuples(*about),
@@ -107,9 +108,9 @@ def test_every_kind_is_tested_and_keeps_its_number():
         4: "Report",
         5: "Increment",
         6: "Pressure",
-        7: "Told",
         8: "Events",
-        9: "ItemCount",
+        10: "Told",
+        11: "ItemCount",
         16: "AskDrift",
         17: "AskPressure",
         18: "Balance",
@@ -119,6 +120,8 @@ def test_every_kind_is_tested_and_keeps_its_number():
         22: "AskItem",
         23: "ItemLimits",
     }
+    assert {number: kind.__name__ for number, kind in m._EARLIER.items()} == {7: "Told", 9: "ItemCount"}
+    assert not m._EARLIER.keys() & m._KINDS.keys()
     assert set(CONTENT) == set(m._KINDS.values())
 
 
@@ -140,7 +143,7 @@ def test_small_numbers_take_little_room():
     # many small changes take a byte or less each, a few keys eight bytes and a little
     assert m.Told(1, 1, 5, (np.arange(1000) % 3 - 1,)).nbytes < 100
     assert m.Told(1, 1, 5, (np.zeros(1000, np.int64),)).nbytes < 40
-    assert m.Told(1, 1, 5, ((np.arange(3, dtype=np.uint64), np.ones(3, np.int64)),)).nbytes == 5 + 2 + 24 + 2 + 3
+    assert m.Told(1, 1, 5, ((np.arange(3, dtype=np.uint64), np.ones(3, np.int64)),)).nbytes == 6 + 2 + 24 + 2 + 3
 
 
 # -- anything else -----------------------------------------------------------------------------------------------------

@@ -41,9 +41,10 @@ class Held(NamedTuple):
     def split(self, tick: int) -> tuple["Held", "Held"]:
         """What came up to this tick, and what came after."""
         at = int(np.searchsorted(self.ticks, tick, "right"))
-        return self._part(0, at), self._part(at, self.ticks.size)
+        return self.part(0, at), self.part(at, self.ticks.size)
 
-    def _part(self, start: int, stop: int) -> "Held":
+    def part(self, start: int, stop: int) -> "Held":
+        """Some of them, in copies of their own."""
         part = slice(start, stop)
         keys = self.keys.part(start, stop) if self.keys is not None and stop > start else None
         return Held(self.ticks[part].copy(), self.hashes[part].copy(), self.counts[part].copy(), keys)

@@ -12,9 +12,12 @@ class Announced:
     - ``value``: the estimate when sites last told their numbers.
     - ``low``, ``high``: bounds of the true value, over all events, with the ``confidence`` given: the error of the sketch is
       in them, and what sites may have counted since. One of them is infinite where an alarm limits only one side.
-    - ``alarm``: whether the estimate is above the threshold, where one was given.
+    - ``alarm``: whether the estimate is above the threshold, where one was given; None while that is not known yet.
     - ``confidence``: how likely the true value is between low and high, at the least.
     - ``tolerance``: where the estimate is kept, the one that the sketches of all sites would give now if they were added up.
+    - ``oldest``, ``newest``: the ticks at which sites told what it rests on; None without a window, or before anybody told.
+    - ``awaited``: the sites whose answer is missing. When others have waited for it in vain, ``low`` is what these prove by
+      themselves and ``high`` is infinite; an alarm that they prove is raised, and none is withdrawn.
 
     >>> said = Announced(100.0, 85.0, 120.0, confidence=0.9, tolerance=(90.0, 110.0))
     >>> 115 in said, said.tolerates(115)
@@ -27,6 +30,9 @@ class Announced:
     alarm: bool | None = None
     confidence: float = 1.0
     tolerance: tuple[float, float] = (-math.inf, math.inf)
+    oldest: int | None = None
+    newest: int | None = None
+    awaited: tuple[int, ...] = ()
 
     def __contains__(self, truth: float) -> bool:
         """Whether a true value is within the bounds."""
@@ -47,7 +53,9 @@ NOTHING = Announced(math.nan, -math.inf, math.inf)
 class Listed:
     """The keys that come often, with their counts over all sites as they were last told, and the least they may have.
 
-    Counts are those of the sketches, in which keys collide.
+    Counts are those of the sketches, in which keys collide. ``oldest``, ``newest`` and ``awaited`` are as in ``Announced``:
+    while a site is awaited, a key that the others prove to be frequent is listed, and none about which it is asked is taken
+    off the list.
 
     >>> Listed({"/": 100}, least=90.0).tolerates({"/": 120})
     True
@@ -55,7 +63,16 @@ class Listed:
 
     counts: dict[Any, int]
     least: float
+    oldest: int | None = None
+    newest: int | None = None
+    awaited: tuple[int, ...] = ()
 
     def tolerates(self, estimates: dict[Any, int]) -> bool:
         """Whether the listed keys are rightly listed, given what all sites count."""
         return all(estimates.get(key, 0) >= self.least for key in self.counts)
+
+
+def span_of(ticks: list[int | None]) -> tuple[int | None, int | None]:
+    """The oldest and the newest of some ticks, those that are known."""
+    known = [tick for tick in ticks if tick is not None]
+    return (min(known), max(known)) if known else (None, None)

@@ -45,9 +45,9 @@ def push_share(query: Query, eps: float, sites: int) -> float:
 class PushCoordinator(Coordinator):
     """CG: sites push what has changed when they see fit, and are never asked."""
 
-    def _tolerance(self, query: Query, value: float, unit: float | None) -> tuple[float, float]:
+    def _tolerance(self, query: Query, value: float, unit: float | None, alarm: bool | None) -> tuple[float, float]:
         """The promise is about the truth; the estimate may be off by eps on top."""
-        return query.interval(value, unit, -self.monitor.eps)
+        return query.interval(value, unit, -self.monitor.eps, alarm)
 
     def _growth(self, query: Query) -> float | None:
         return query.theta
@@ -71,7 +71,7 @@ class ShipCoordinator(Coordinator):
         super().__init__(monitor, sites)
         self._replicas: dict[int, list[Drift]] = {}
 
-    def _tolerance(self, query: Query, value: float, unit: float | None) -> tuple[float, float]:
+    def _tolerance(self, query: Query, value: float, unit: float | None, alarm: bool | None) -> tuple[float, float]:
         """It is what the sites would say."""
         return value, value
 

@@ -5,6 +5,9 @@
 
 Collecting ends with a new reference for all queries at once. A site that speaks in between waits and is answered with the
 others. Sites that come or go make everyone tell, because limits depend on how many there are.
+
+A site that does not answer holds this up. Those that wait for it tell by themselves when they have changed much; from then on
+what they told is announced as what is known: bounds that hold whatever the missing site counts, and alarms that they prove.
 """
 
 import math
@@ -20,11 +23,11 @@ from lately.core.codec import Reader, Writer
 from lately.core.errors import InputError, MergeError, ParameterError
 from lately.counters.base import MAX_COUNT, Counts
 from lately.monitor import messages as m
-from lately.monitor.announced import NOTHING, Announced
+from lately.monitor.announced import NOTHING, Announced, span_of
 from lately.monitor.frequent import Items
 from lately.monitor.messages import Limits, Message
 from lately.monitor.peers import Peer, Watched
-from lately.monitor.queries import Query
+from lately.monitor.queries import Query, norms_of
 from lately.monitor.region import Region, limits_of, region_of
 from lately.monitor.stored import SITES, coordinator_bytes
 from lately.monitor.true_bounds import Evidence, true_bounds
@@ -79,6 +82,7 @@ class Coordinator:
         self._births: dict[int, int] = {}
         self._gone: set[int] = set()  # what still comes of these came too late
         self._changed = False  # sites came or went since the last reference
+        self._blocked = False  # a site has waited so long that it told unasked
         self._items = Items(monitor.frequent[1]) if monitor.frequent else None
         self._out: list[Message] = []
         #: How often each activity was begun.
@@ -97,7 +101,7 @@ class Coordinator:
     @property
     def awaited(self) -> list[int]:
         """The sites whose answer is awaited; one that stays here has died, or its messages are not carried."""
-        return sorted(self._pending | (self._expected if self.activity == Activity.STARTING else set()))
+        return sorted(self._pending | self._expected | (set() if self._items is None else self._items.awaited))
 
     def __getitem__(self, name: str) -> Any:
         announced = self.announced()
@@ -107,9 +111,14 @@ class Coordinator:
 
     def announced(self) -> dict[str, Any]:
         """What is announced now, by the names of the queries: an ``Announced`` each, or a ``Listed`` of frequent keys."""
-        said: dict[str, Any] = {n: watched.announced for n, watched in zip(self.monitor.names, self._watched, strict=False)}
+        awaited = tuple(sorted(self._pending | self._expected))
+        said: dict[str, Any] = {
+            name: replace(watched.announced, awaited=awaited)
+            for name, watched in zip(self.monitor.names, self._watched, strict=False)
+        }
         if self._items is not None and self.monitor.frequent is not None:
-            said[self.monitor.frequent[0]] = self._items.announced()
+            asked = tuple(sorted(self._items.awaited | self._expected))
+            said[self.monitor.frequent[0]] = replace(self._items.announced(), awaited=asked)
         return said
 
     def to_bytes(self) -> bytes:
@@ -210,6 +219,8 @@ class Coordinator:
     _understood: tuple[type[Message], ...] = (m.Left,)
 
     def _hear(self, number: int, peer: Peer, message: Message) -> None:
+        if isinstance(message, m.Told | m.ItemCount):
+            peer.hear_clock(message.elapsed)
         if isinstance(message, m.Left):
             self._leave(number)
         elif isinstance(message, m.Told):
@@ -222,7 +233,7 @@ class Coordinator:
                 self._note(peer, message)
             self._hear_about(number, peer, message)
         elif isinstance(message, m.ItemCount) and self._items is not None and peer.here:
-            self._items.hear(self, message)
+            self._items.hear(self, message, peer.now)
 
     def _hear_about(self, number: int, peer: Peer, message: m.About) -> None:
         """A site says something of a query under the limits of now; where there are none, it has nothing to say."""
@@ -257,7 +268,7 @@ class Coordinator:
             peer.vectors[i] += numbers
             self._sums[i] += numbers
             peer.norms[i] = np.zeros(layout.lines)
-        peer.waits, peer.updates = True, 0
+        peer.waits, peer.updates, peer.told_at = True, 0, peer.now
         self._told.add(number)
         if not peer.here:
             peer.here, self._changed = True, True
@@ -265,13 +276,30 @@ class Coordinator:
             if self.activity == Activity.STARTING:
                 if not self._expected:
                     self._refer()
+                elif self.monitor.impatience:
+                    self._announce_known()
             elif self.activity != Activity.COLLECTING:
                 self._collect(other for other in self.sites if other != number)
                 self._told.add(number)
+        elif message.unasked:
+            self._hear_unasked(number)
         else:
             self._pending.discard(number)
             if self.activity == Activity.COLLECTING and not self._pending:
                 self._collected()
+        if self._blocked:
+            self._announce_known()
+
+    def _hear_unasked(self, number: int) -> None:
+        """A site has waited so long that it told by itself: somebody may have died."""
+        if self.activity == Activity.STARTING:
+            self._refer()  # begin without those who have not joined yet
+            return
+        if self.activity != Activity.COLLECTING:
+            # What it told is not what its limits were made for; and it may be watching again, so that it must tell once more.
+            self._collect(self.sites)
+            self._told.add(number)
+        self._blocked = True
 
     def _leave(self, number: int) -> None:
         peer = self._peers.pop(number, Peer())
@@ -283,7 +311,7 @@ class Coordinator:
         self._changed = True
         if self._items is not None:
             self._items.forget(self, number)
-        if not self.sites and not self._expected:
+        if not self.sites and (self.activity != Activity.STARTING or not self._expected):
             self._begin(Activity.STARTING)
             for watched in self._watched:
                 watched.announced = NOTHING
@@ -294,6 +322,9 @@ class Coordinator:
             self._collect(self.sites)
         elif not self._expected and self.sites:
             self._refer()
+        if self._pending and self.monitor.impatience:  # what was announced had the part of this site in it
+            self._blocked = True
+            self._announce_known()
 
     # -- a new reference -----------------------------------------------------------------------------------------------
 
@@ -356,9 +387,9 @@ class Coordinator:
         """From where sites are to go on; without limits they need not know."""
         return np.zeros(0)
 
-    def _tolerance(self, query: Query, value: float, unit: float | None) -> tuple[float, float]:
-        """Where an estimate that was ``value`` is promised to stay."""
-        return query.interval(value, unit, self.monitor.eps)
+    def _tolerance(self, query: Query, value: float, unit: float | None, alarm: bool | None) -> tuple[float, float]:
+        """Where an estimate that was ``value`` is promised to stay, with the alarm in this state."""
+        return query.interval(value, unit, self.monitor.eps, alarm)
 
     def _growth(self, query: Query) -> float | None:
         """By which share norms and totals may have grown since they were told; None: as far as limits allow."""
@@ -390,19 +421,72 @@ class Coordinator:
         for number, (query, watched) in enumerate(zip(self.monitor.queries, self._watched, strict=True)):
             layout = self.monitor.layouts[self.monitor.channels[number][0]]
             tables = self.monitor.tables(number, self._sums)
-            value = query.estimate(tables, layout)
-            tolerance = self._tolerance(query, value, query.unit(tables, layout))
-            alarm = None if query.above is None else value >= query.above
-            watched.announced = Announced(value, -math.inf, math.inf, alarm, tolerance=tolerance)
+            value, before = query.estimate(tables, layout), watched.announced.alarm
+            alarm = query.alarm(value, before, self.monitor.eps)
+            tolerance = self._tolerance(query, value, query.unit(tables, layout), alarm)
+            if self._expected:  # those who have not joined may count anything
+                alarm = (alarm and query.only_grows(layout)) or before
+            oldest, newest = self._ages()
+            watched.announced = Announced(value, -math.inf, math.inf, alarm, tolerance=tolerance, oldest=oldest, newest=newest)
             limits = limits_of(query, tolerance, tables, layout, max(sites, 1))
             made.append((limits, region_of(query, layout, limits)))
         self._bound()
+        for number, watched in enumerate(self._watched if self._expected else ()):
+            low = watched.announced.low if self.monitor.queries[number].only_grows(self.monitor.about(number)[1]) else -math.inf
+            watched.announced = replace(watched.announced, low=low, high=math.inf)
         return made
+
+    def _ages(self) -> tuple[int | None, int | None]:
+        """The oldest and the newest tick at which a site told what is added up."""
+        return span_of([peer.told_at for peer in self._peers.values() if peer.here])
+
+    def _announce_known(self) -> None:
+        """Announce what those who have told prove, while others are awaited; an alarm that they cannot prove stays as it is."""
+        (oldest, newest), window = self._ages(), self.monitor.window
+        known = [
+            peer.vectors
+            for number, peer in self._peers.items()
+            if peer.here and number in self._told
+            # One that waits tells again before all that it counted has left the window.
+            if window is None or newest is None or peer.told_at is None or newest - peer.told_at <= window.ticks
+        ]
+        totals = {stream: self._known_total(number, known) for stream, number in self.monitor.totals.items()}
+        for number, watched in enumerate(self._watched[: len(self.monitor.names)]):
+            (query, layout), before = self.monitor.about(number), watched.announced.alarm
+            said = Announced(self.monitor.estimate(number, self._sums), -math.inf, math.inf, before)
+            if query.only_grows(layout):
+                tables, falls = self._known_rows(number, known)
+                least, estimate = query.least(tables, layout, falls), query.estimate(tables, layout)
+                most = tuple(totals[stream] for stream in query.streams(self.monitor.streams) if stream in totals)
+                growth = _growth_of(tables, falls, layout.signed)
+                evidence = Evidence(layout, self.monitor.sketch.delta, tables, (least, math.inf), growth, most)
+                low, _, confidence = true_bounds(query, evidence)
+                edge = query.interval(estimate, None, self.monitor.eps, True)[0]
+                is_proven = query.above is not None and estimate >= query.above and least >= edge
+                said = replace(
+                    said, low=low, confidence=confidence, tolerance=(least, math.inf), alarm=True if is_proven else before
+                )
+            watched.announced = replace(said, oldest=oldest, newest=newest)
+
+    def _known_rows(self, number: int, known: Sequence[Sequence[Counts]]) -> tuple[list[Floats], list[Floats]]:
+        """What a query reads of some sites, added up, and how far the rows can be from that before one of them tells again."""
+        sums = [sum((vectors[i] for vectors in known), 0 * total) for i, total in enumerate(self._sums)]
+        tables, each = self.monitor.tables(number, sums), [self.monitor.tables(number, vectors) for vectors in known]
+        share = self.monitor.impatience / (1 - self.monitor.impatience)  # of what it was, not of what it is
+        return tables, [share * sum((norms_of(one[i]) for one in each), np.zeros(len(table))) for i, table in enumerate(tables)]
+
+    def _known_total(self, number: int, known: Sequence[Sequence[Counts]]) -> float:
+        """The most arrivals that some sites can have counted in a stream."""
+        query, layout = self.monitor.about(number)
+        tables, falls = self._known_rows(number, known)
+        tolerance = (0.0, float(tables[0][0, 0] + falls[0][0]))
+        return true_bounds(query, Evidence(layout, self.monitor.sketch.delta, tables, tolerance))[1]
 
     def _refer(self) -> None:
         """Send everyone a new reference."""
         self.epoch += 1
         changed, self._changed = self._changed, False
+        self._blocked = False
         limits, cap = [], 0 if self._items is None else self._items.cap(len(self.sites))
         for number, (plain, region) in enumerate(self._announce(len(self.sites))):
             self._watched[number].region, self._watched[number].turn = region, 0
@@ -413,3 +497,13 @@ class Coordinator:
         if changed and self._items is not None:
             self._items.again(self)
         self._begin(Activity.IDLE)
+
+
+def _growth_of(tables: Sequence[Floats], moves: Sequence[Floats], signed: bool) -> float:
+    """By which share the norms of rows, and the sums of those without signs, can have grown when they moved so far."""
+    growth = 0.0
+    for table, move in zip(tables, moves, strict=True):
+        sizes = norms_of(table) if signed else table.sum(axis=1)
+        longest = move if signed else move * math.sqrt(table.shape[1])
+        growth = max(growth, *np.where(sizes > 0, longest / np.maximum(sizes, 1e-300), np.where(move > 0, math.inf, 0.0)))
+    return float(growth)

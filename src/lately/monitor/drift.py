@@ -24,16 +24,20 @@ from lately.counters.wave import Wave
 from lately.monitor.layout import Layout
 from lately.monitor.runs import (
     CAP,
+    DIRECT,
     DUE,
     FLOOR,
     FLOOR_OF,
     GROW,
+    HELD,
     HIGH,
+    HOLD,
     HUGE,
     LOW,
     MOVED,
     NEXT,
     PART,
+    RELEASE,
     WORD,
     add_squares,
     hang,
@@ -42,7 +46,10 @@ from lately.monitor.runs import (
     run_window,
 )
 
-__all__ = ["CAP", "DUE", "FLOOR", "FLOOR_OF", "MOVED", "NEXT", "PART", "Drift", "StreamDrift", "WindowDrift", "drift_of"]
+__all__ = [
+    "CAP", "DIRECT", "DUE", "FLOOR", "FLOOR_OF", "HELD", "HOLD", "MOVED", "NEXT", "PART", "RELEASE",
+    "Drift", "StreamDrift", "WindowDrift", "drift_of",
+]  # fmt: skip
 
 #: Ticks that a run may span; a window more still fits into a stamp.
 _PIECE = 2**30
@@ -126,8 +133,12 @@ class Drift(ABC):
         self.updates = source.varint()
 
     @abstractmethod
-    def begin(self, hashes: Hashes, ticks: Ints | None, counts: Counts) -> None:
-        """Take a batch in time order, to be counted by ``run``."""
+    def begin(self, hashes: Hashes, ticks: Ints | None, counts: Counts, mode: int = DIRECT) -> None:
+        """Take a batch in time order, to be counted by ``run``.
+
+        Over a window it may be held back (``HOLD``), which counts it while earlier events may still come; ``RELEASE`` is for
+        what was held back and can no longer be overtaken.
+        """
 
     @abstractmethod
     def run(self) -> int:
@@ -145,7 +156,7 @@ class StreamDrift(Drift):
         #: The keys and counts of batches since the last telling, as long as they are few beside the numbers.
         self._earlier: list[tuple[Hashes, Counts]] | None = []
 
-    def begin(self, hashes: Hashes, ticks: Ints | None, counts: Counts) -> None:
+    def begin(self, hashes: Hashes, ticks: Ints | None, counts: Counts, mode: int = DIRECT) -> None:
         if self._earlier is not None:
             self._earlier.append((self._batch[0][self._from :], self._batch[1][self._from :]))
             if self.updates > max(2 * self.layout.size, 64):  # more than pays, even where keys come a few times each
@@ -202,12 +213,13 @@ class WindowDrift(Drift):
         assert layout.window is not None
         window = layout.window
         self._waves = Wave(layout.counters, window.span, layout.eps)
-        self._book = np.zeros((layout.counters, 4), np.int64)
+        self._book = np.zeros((layout.counters, 5), np.int64)
         self._book[:, DUE] = MAX_STAMP
         self._wheel = np.full(1 << (layout.counters - 1).bit_length(), -1, np.int64)
         grain = -(-(window.span + 2) // self._wheel.size)
-        #: Width, signed, age of the range, span, the lowest cap, ticks to a spoke, since when the wheel has been turned.
-        self._shape = np.array([layout.width, layout.signed, window.span, window.span, HUGE, grain, 0], np.int64)
+        #: Width, signed, age of the range, span, the lowest cap, ticks to a spoke, since when the wheel has been turned, and
+        #: what is done with events.
+        self._shape = np.array([layout.width, layout.signed, window.span, window.span, HUGE, grain, 0, DIRECT], np.int64)
         self._known, self._caps = np.empty(0, np.uint64), np.full(1, HUGE, np.int64)
         self._at = np.zeros(2, np.int64)
         self.now: int | None = None
@@ -223,13 +235,18 @@ class WindowDrift(Drift):
         """How many events of the batch are counted."""
         return self._counted + int(self._at[0])
 
-    def begin(self, hashes: Hashes, ticks: Ints | None, counts: Counts) -> None:
+    def begin(self, hashes: Hashes, ticks: Ints | None, counts: Counts, mode: int = DIRECT) -> None:
         assert ticks is not None
-        self._batch = hashes, ticks, counts
+        self._batch, self._shape[7] = (hashes, ticks, counts), mode
         self._counted = 0
         self._at[:] = 0
-        self.updates += counts.size
+        self.updates += 0 if mode == RELEASE else counts.size
         self._begin_piece()
+
+    def hold(self, hashes: Hashes, counts: Counts) -> None:
+        """Note what is held back of a drift that was read: it is in the counts already."""
+        for row in self.layout.cells(hashes):
+            np.add.at(self._book[:, HELD], row, counts)
 
     def _begin_piece(self) -> None:
         """Begin as much of the batch as stamps of 32 bits can tell apart."""
@@ -243,6 +260,7 @@ class WindowDrift(Drift):
     def advance(self, tick: int) -> None:
         """Let time pass, to be counted by ``run``."""
         self._reach(tick, tick)
+        self._shape[7] = DIRECT
         none = np.empty((0, 1), np.uint32)
         stamps = np.array([tick - self._origin], np.uint32)
         self._events = none, stamps, np.zeros(1, np.int64), np.zeros(1, np.uint64)
@@ -261,7 +279,7 @@ class WindowDrift(Drift):
             self._shape[6] = max(self._shape[6] - shift, 0)
             hang(np.arange(self.layout.counters), self._book, self._wheel, self._shape[5])
             self._origin += shift
-        self.now = last
+        self.now = last if self.now is None else max(self.now, last)
 
     def limit(self, known: Hashes, caps: Counts, floors: Counts) -> None:
         """Stop where a key's count reaches its cap (``caps[0]`` for those not known) or a counter falls below its floor."""
@@ -285,6 +303,8 @@ class WindowDrift(Drift):
                 self._counted, self._at[0] = self.position, 0
                 self._begin_piece()
                 continue
+            if not reason:
+                self._shape[7] = DIRECT
             if reason & ~GROW or not reason:
                 return reason & ~GROW
 
@@ -308,6 +328,7 @@ class WindowDrift(Drift):
 
     def _read_counters(self, source: Reader, now: int) -> None:
         age, span, counters = int(self._shape[2]), self._waves.span, self.layout.counters
+        age += source.version == 1  # windows had a tick more then
         stamp = source.within(source.varint(), 2 * span + 2, MAX_STAMP - 1)
         self._origin, self._shape[6] = now - stamp, stamp - age
         self._waves.read(source, stamp, stamp, MAX_COUNT)

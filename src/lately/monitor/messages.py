@@ -28,16 +28,20 @@ Change = Counts | tuple[Hashes, Counts]
 _FIRST_TO_SITES = 16
 
 _KINDS: dict[int, type[Any]] = {}
+#: Kinds as they were written before; they are read and no longer sent.
+_EARLIER: dict[int, type[Any]] = {}
 M = TypeVar("M", bound=type[Any])
 
 
-def kind(number: int) -> Callable[[M], M]:
-    """Register a message under the number that begins its bytes."""
+def kind(number: int, earlier: int | None = None) -> Callable[[M], M]:
+    """Register a message under the number that begins its bytes; ``earlier`` is that of its bytes without a time."""
 
     def register(cls: M) -> M:
         assert number not in _KINDS, f"kind {number} is {_KINDS[number]}"
         cls.KIND = number
         _KINDS[number] = cls
+        if earlier is not None:
+            _EARLIER[earlier] = cls
         return cls
 
     return register
@@ -91,9 +95,12 @@ def decode(data: bytes | memoryview) -> Any:
     try:
         source = Reader(memoryview(data).cast("B"), LIMIT)
         number, site, sequence = (source.varint() for _ in range(3))
-        if number not in _KINDS:
+        if number in _EARLIER:
+            message = _EARLIER[number]._read_earlier(site, sequence, source)
+        elif number in _KINDS:
+            message = _KINDS[number]._read(site, sequence, source)
+        else:
             raise FormatError(f"a message of kind {number}: it is none of lately's, or of a newer lately; upgrade this one")
-        message = _KINDS[number]._read(site, sequence, source)
         source.finish()
     except TypeError as error:
         raise FormatError(f"cannot read a message from a {type(data).__name__}; give bytes") from error
@@ -106,6 +113,19 @@ def must_be_message(message: object) -> None:
     """Refuse bytes that were not decoded, lists, and all else."""
     if not isinstance(message, Message):
         raise InputError(f"a {type(message).__name__} where a message belongs; decode() bytes first, and give one at a time")
+
+
+def _write_elapsed(out: Writer, elapsed: int | None, flag: bool = False) -> None:
+    """Write ticks of either sign that may be missing, and a flag, in as few bytes as will do."""
+    code = 0 if elapsed is None else 1 + (2 * elapsed if elapsed >= 0 else -2 * elapsed - 1)
+    out.varint(2 * code + flag)
+
+
+def _read_elapsed(source: Reader) -> tuple[int | None, bool]:
+    code, flag = divmod(source.varint(), 2)
+    elapsed = None if code == 0 else -(code // 2) if (code - 1) % 2 else (code - 1) // 2
+    source.check(abs(elapsed or 0) <= 2 * MAX_COUNT, "ticks beyond all times")
+    return elapsed, bool(flag)
 
 
 def hash_of(key: Any) -> int:
@@ -245,15 +265,22 @@ class Pressure(Measured):
     """A site's pressure, because it was asked."""
 
 
-@kind(7)
+@kind(10, earlier=7)
 @dataclass(frozen=True, slots=True, eq=False)
 class Told(Dated):
-    """What has changed at a site since it last told, stream by stream: every number, or the keys themselves if that is less."""
+    """What has changed at a site since it last told, stream by stream: every number, or the keys themselves if that is less.
+
+    ``elapsed`` is how many ticks have passed at the site since it last said so; the first time it is the tick itself. A site
+    that waits too long for an answer tells ``unasked``.
+    """
 
     changes: tuple["Change", ...]
+    elapsed: int | None = None
+    unasked: bool = False
 
     def _write(self, out: Writer) -> None:
         Dated._write(self, out)
+        _write_elapsed(out, self.elapsed, self.unasked)
         out.varint(len(self.changes))
         for change in self.changes:
             if isinstance(change, tuple):
@@ -268,7 +295,15 @@ class Told(Dated):
 
     @classmethod
     def _read(cls, site: int, sequence: int, source: Reader) -> Self:
-        epoch = source.varint()
+        epoch, (elapsed, unasked) = source.varint(), _read_elapsed(source)
+        return cls(site, sequence, epoch, cls._read_changes(source), elapsed, unasked)
+
+    @classmethod
+    def _read_earlier(cls, site: int, sequence: int, source: Reader) -> Self:
+        return cls(site, sequence, source.varint(), cls._read_changes(source))
+
+    @staticmethod
+    def _read_changes(source: Reader) -> tuple["Change", ...]:
         changes: list[Change] = []
         total = 0
         for _ in range(source.within(source.varint(), 0, MOST_STREAMS)):
@@ -280,7 +315,7 @@ class Told(Dated):
                 size = source.within(source.varint(), 0, LIMIT)
                 hashes = np.frombuffer(source.raw(8 * size), "<u8").astype(np.uint64)
                 changes.append((hashes, source.deltas(size)))
-        return cls(site, sequence, epoch, tuple(changes))
+        return tuple(changes)
 
 
 @kind(8)
@@ -308,16 +343,21 @@ class Events(Message):
         return cls(site, sequence, stream, hashes, np.cumsum(source.deltas(ticks)), source.deltas(size) + 1)
 
 
-@kind(9)
+@kind(11, earlier=9)
 @dataclass(frozen=True, slots=True, eq=False)
 class ItemCount(Message):
-    """How often a site has counted a key; the ``key`` itself goes along unless the coordinator asked."""
+    """How often a site has counted a key; the ``key`` itself goes along unless the coordinator asked.
+
+    ``elapsed`` is as in ``Told``.
+    """
 
     item: int
     count: int
     key: Any = None
+    elapsed: int | None = None
 
     def _write(self, out: Writer) -> None:
+        _write_elapsed(out, self.elapsed)
         out.varint(2 * self.count + (self.key is not None))
         if self.key is None:
             out.u64(self.item)
@@ -326,12 +366,22 @@ class ItemCount(Message):
 
     @classmethod
     def _read(cls, site: int, sequence: int, source: Reader) -> Self:
+        elapsed, flag = _read_elapsed(source)
+        source.check(not flag, "a count that nobody could have sent")
+        return cls._read_count(site, sequence, source, elapsed)
+
+    @classmethod
+    def _read_earlier(cls, site: int, sequence: int, source: Reader) -> Self:
+        return cls._read_count(site, sequence, source, None)
+
+    @classmethod
+    def _read_count(cls, site: int, sequence: int, source: Reader, elapsed: int | None) -> Self:
         count, has_key = divmod(source.varint(), 2)
         source.within(count, 0, MAX_COUNT)
         if not has_key:
-            return cls(site, sequence, source.u64(), count)
+            return cls(site, sequence, source.u64(), count, None, elapsed)
         key = read_key(source)
-        return cls(site, sequence, hash_of(key), count, key)
+        return cls(site, sequence, hash_of(key), count, key, elapsed)
 
 
 # -- monitors: from the coordinator to a site --------------------------------------------------------------------------

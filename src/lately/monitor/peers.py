@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from lately.core.codec import Reader, Writer
-from lately.counters.base import Counts
+from lately.counters.base import MAX_COUNT, Counts
 from lately.monitor.announced import Announced
 from lately.monitor.inbox import Inbox
 from lately.monitor.layout import Layout
@@ -31,6 +31,13 @@ class Peer:
     here: bool = False  # it has joined and told what it had
     waits: bool = False  # it has spoken and is to be answered
     updates: int = 0
+    now: int | None = None  # its clock, as it last said
+    told_at: int | None = None  # its clock when it last told
+
+    def hear_clock(self, elapsed: int | None) -> None:
+        """So much time has passed at the site since it last said so."""
+        if elapsed is not None:
+            self.now = max(-MAX_COUNT, min((self.now or 0) + elapsed, MAX_COUNT))
 
     def write(self, out: Writer) -> None:
         """Write what is known; norms came, or would have come, as floats of four bytes."""
@@ -38,16 +45,20 @@ class Peer:
         out.varint(self.sent)
         out.varint(self.updates)
         self.inbox.write(out)
+        out.maybe(self.now)
+        out.maybe(self.told_at)
         for vector, norms in zip(self.vectors, self.norms, strict=True):  # none before it is here
             out.deltas(vector)
             out.f32s(norms)
 
-    def read(self, source: Reader, layouts: Sequence[Layout]) -> list[Message]:
-        """Read what ``write`` wrote; returns the messages that wait, as ``Inbox.read``."""
+    def read(self, source: Reader, layouts: Sequence[Layout], is_earlier: bool) -> list[Message]:
+        """Read what ``write`` wrote, or as before clocks were kept; returns the messages that wait, as ``Inbox.read``."""
         flags = source.choice(0, 1, 2, 3)
         self.here, self.waits = bool(flags & 1), bool(flags & 2)
         self.sent, self.updates = source.varint(), source.varint()
         waiting = self.inbox.read(source)
+        if not is_earlier:
+            self.now, self.told_at = (source.maybe(-MAX_COUNT, MAX_COUNT) for _ in range(2))
         for layout in layouts if self.here else ():
             self.vectors.append(source.deltas(layout.size))
             self.norms.append(source.f32s(layout.lines[0] * layout.lines[1]).reshape(layout.lines))
@@ -70,11 +81,16 @@ class Watched:
         out.u8(_BOUNDED + (2 if said.alarm is None else said.alarm))
         for number in (said.low, said.high, said.confidence):
             out.f64(number)
+        out.maybe(said.oldest)
+        out.maybe(said.newest)
         self.region.write(out)
         out.varint(self.turn)
 
-    def read(self, source: Reader, query: Query, layout: Layout) -> bool:
-        """Read what ``write`` wrote; returns whether the bounds of the true value are known, or nothing is announced."""
+    def read(self, source: Reader, query: Query, layout: Layout, is_earlier: bool) -> bool:
+        """Read what ``write`` wrote; returns whether the bounds of the true value are known, or nothing is announced.
+
+        Earlier announcements had no ages.
+        """
         value, tolerance, flags = source.f64(), (source.f64(), source.f64()), source.choice(*range(2 * _BOUNDED))
         alarm = None if flags % _BOUNDED == 2 else bool(flags % _BOUNDED)
         bounds = (-math.inf, math.inf, 1.0)  # not stored by earlier versions
@@ -82,6 +98,7 @@ class Watched:
             bounds = source.f64(), source.f64(), source.f64()
         source.check(not np.isnan([*tolerance, *bounds]).any(), "bounds that are no numbers")
         source.check(0 <= bounds[2] <= 1, "a confidence that is no probability")
-        self.announced = Announced(value, bounds[0], bounds[1], alarm, bounds[2], tolerance)
+        oldest, newest = (None if is_earlier else source.maybe(-MAX_COUNT, MAX_COUNT) for _ in range(2))
+        self.announced = Announced(value, bounds[0], bounds[1], alarm, bounds[2], tolerance, oldest, newest)
         self.region, self.turn = read_region(source, query, layout), source.varint()
         return flags >= _BOUNDED or math.isnan(value)

@@ -7,9 +7,9 @@ Numbers with random signs have one drift for both.
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -23,6 +23,10 @@ from lately.monitor.zones import Floats, Form
 
 #: The sides of a value that may be limited.
 UPPER, LOWER = 1, 2
+#: The tolerance of an alarm that is given none.
+ALARM_THETA = 0.1
+#: An alarm keeps its state in this share of its tolerance; the rest leaves room to drift once it has changed.
+_KEPT = 0.9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +34,8 @@ class Query(ABC):
     """Base of the queries: a value kept within ``theta``, or an alarm that tells whether it is ``above`` a threshold.
 
     Without ``above`` the announced value is within ``theta`` of the estimate, relatively, or within ``floor`` if that is
-    wider. With it only the side matters: estimates within ``theta`` of the threshold may be taken for either.
+    wider. With it only the side matters: within ``theta`` of the threshold an alarm stays as it is. Left out, the ``theta``
+    of an alarm is 0.1, or twice what its sketch needs if that is more.
     """
 
     theta: float | None = None
@@ -51,6 +56,13 @@ class Query(ABC):
             raise ParameterError(f"{name}(theta={self.theta!r}): give a number between 0 and 1, such as 0.1")
         if self.floor < 0:
             raise ParameterError(f"{name}(floor={self.floor!r}): give the least tolerance, from 0 up")
+
+    def for_sketch(self, sketch: Sketch) -> Self:
+        """The same query, with the theta that an alarm over this sketch has by default."""
+        if self.theta is not None:
+            return self
+        least = sketch.eps / (1 - sketch.eps) if isinstance(sketch, FastAms) else 0.0
+        return replace(self, theta=max(ALARM_THETA, 2 * least)) if 2 * least < 1 else self
 
     def check(self, sketch: Sketch) -> None:
         """Refuse a sketch that cannot answer this, or not as closely as this asks."""
@@ -86,15 +98,27 @@ class Query(ABC):
         """What theta is a share of, where that is not the value itself."""
         return None
 
-    def interval(self, value: float, unit: float | None, eps: float) -> tuple[float, float]:
+    def alarm(self, value: float, before: bool | None, eps: float) -> bool | None:
+        """Whether the alarm is raised at a value, when ``before`` it was or was not; None where there is no threshold.
+
+        Inside the tolerance it keeps its state, so that a value near the threshold does not raise it again and again.
+        """
+        if self.above is None:
+            return None
+        if before is None:
+            return value >= self.above
+        edge = self.interval(value, None, eps, before)[0 if before else 1]
+        return value >= self.above + _KEPT * (edge - self.above)
+
+    def interval(self, value: float, unit: float | None, eps: float, alarm: bool | None = None) -> tuple[float, float]:
         """Where the estimate may go before the coordinator must hear of it, when it was ``value``.
 
-        ``eps`` is the part of theta that the sketch's own error takes (GM-AMS §3.1).
+        ``eps`` is the part of theta that the sketch's own error takes (GM-AMS §3.1). Of an alarm only its state matters.
         """
         theta = self.theta or 0.0
         if self.above is not None:
             bar = abs(self.above)
-            if value >= self.above:
+            if value >= self.above if alarm is None else alarm:
                 return self.above + bar * ((1 - theta) * (1 + eps) - 1), math.inf
             return -math.inf, self.above + bar * ((1 + theta) * (1 - eps) - 1)
         if unit is not None:
@@ -102,6 +126,21 @@ class Query(ABC):
         else:
             low, high = (1 + eps) / (1 + theta) * value, (1 - eps) / (1 - theta) * value
         return min(low, value - self.floor), max(high, value + self.floor)
+
+    # -- what some of the sites prove ------------------------------------------------------------------------------------
+
+    def only_grows(self, layout: Layout) -> bool:
+        """Whether more events can only raise it, so that some of the sites prove a lower bound for all of them."""
+        return layout.window is not None  # without one, counts may be negative
+
+    @abstractmethod
+    def fallen(self, tables: Sequence[Floats], layout: Layout, falls: Sequence[Floats]) -> Floats:
+        """What every row estimates at least, when its numbers may have moved by so much (their norm), a stream each."""
+
+    def least(self, tables: Sequence[Floats], layout: Layout, falls: Sequence[Floats]) -> float:
+        """The least that the estimate can be, when rows may have moved so far."""
+        rows = self.fallen(tables, layout, falls)
+        return float(np.median(rows) if layout.signed else rows.min())
 
     # -- zones ---------------------------------------------------------------------------------------------------------
 
@@ -156,6 +195,10 @@ class SelfJoin(Query):
         squares: Floats = (tables[0] * tables[0]).sum(axis=1)
         return squares
 
+    def fallen(self, tables: Sequence[Floats], layout: Layout, falls: Sequence[Floats]) -> Floats:
+        squares: Floats = np.maximum(norms_of(tables[0]) - falls[0], 0) ** 2
+        return squares
+
     def margins(self, side: int, bound: float, tables: Sequence[Floats], layout: Layout) -> Floats:
         edge, norms = math.sqrt(max(bound, 0.0)), norms_of(tables[0])
         return (edge - norms if side == UPPER else norms - edge)[:, None]
@@ -181,6 +224,11 @@ class InnerProduct(Query):
 
     def rows(self, tables: Sequence[Floats], layout: Layout) -> Floats:
         products: Floats = (tables[0] * tables[1]).sum(axis=1)
+        return products
+
+    def fallen(self, tables: Sequence[Floats], layout: Layout, falls: Sequence[Floats]) -> Floats:
+        lost = norms_of(tables[0]) * falls[1] + norms_of(tables[1]) * falls[0] + falls[0] * falls[1]
+        products: Floats = np.maximum(self.rows(tables, layout) - lost, 0)
         return products
 
     def unit(self, tables: Sequence[Floats], layout: Layout) -> float | None:
@@ -252,6 +300,13 @@ class RangeSum(Query):
         products: Floats = (tables[0] * self._table(layout)).sum(axis=1)
         return products
 
+    def only_grows(self, layout: Layout) -> bool:
+        return super().only_grows(layout) and bool((self.constant[1] >= 0).all())
+
+    def fallen(self, tables: Sequence[Floats], layout: Layout, falls: Sequence[Floats]) -> Floats:
+        sums: Floats = np.maximum(self.rows(tables, layout) - norms_of(self._table(layout)) * falls[0], 0)
+        return sums
+
     def unit(self, tables: Sequence[Floats], layout: Layout) -> float | None:
         return float(np.median(norms_of(tables[0]))) * math.sqrt(float((self.constant[1].astype(np.float64) ** 2).sum()))
 
@@ -295,6 +350,10 @@ class Count(Query):
 
     def rows(self, tables: Sequence[Floats], layout: Layout) -> Floats:
         return tables[0][:, 0]
+
+    def fallen(self, tables: Sequence[Floats], layout: Layout, falls: Sequence[Floats]) -> Floats:
+        counts: Floats = np.maximum(tables[0][:, 0] - falls[0], 0)
+        return counts
 
     def margins(self, side: int, bound: float, tables: Sequence[Floats], layout: Layout) -> Floats:
         return bound - tables[0] if side == UPPER else tables[0] - bound
@@ -349,5 +408,5 @@ class TotalCount(Count):
     def picks(self, hashes: Hashes, keys: Ints | None) -> Any:
         return slice(None)
 
-    def interval(self, value: float, unit: float | None, eps: float) -> tuple[float, float]:
+    def interval(self, value: float, unit: float | None, eps: float, alarm: bool | None = None) -> tuple[float, float]:
         return value / 2, 2 * value

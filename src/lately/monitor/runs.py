@@ -12,8 +12,10 @@ from lately.counters.wave import add_one, add_weighted, followed
 #: Why a run over events stopped: rings must grow, rows moved too far, a key passed its cap, a counter fell below its floor.
 GROW, MOVED, CAP, FLOOR = 1, 2, 4, 8
 #: What the book has for each counter: its count, the floor below which to stop, until when it stays so, what is next to it
-#: on the wheel.
-PART, FLOOR_OF, DUE, NEXT = range(4)
+#: on the wheel, and how much of its count is held back because earlier events may still come.
+PART, FLOOR_OF, DUE, NEXT, HELD = range(5)
+#: What a run does with events: count them in order, count them and hold them back, or put those held back into the waves.
+DIRECT, HOLD, RELEASE = range(3)
 _ONE = np.uint32(1)
 #: Sums of squares are whole numbers of two words: ``high`` times 2**62, and ``low`` from 0 to 2**62 - 1.
 HIGH, LOW = 0, 1
@@ -131,11 +133,11 @@ def run_window(events: Any, waves: Any, local: Any, watch: Any, shape: Any, at: 
     n, first, base, rings = waves
     book, wheel, told, squares = local
     seen, known, caps = watch
-    age, span, lowest_cap, grain = shape[2], np.uint32(shape[3]), shape[4], shape[5]
+    age, span, lowest_cap, grain, mode = shape[2], np.uint32(shape[3]), shape[4], shape[5], shape[7]
     reason, left = 0, distance_left(squares, seen, shape[1])
     for i in range(at[0], stamps.size):
         moved = 0.0
-        since = np.uint32(max(np.int64(stamps[i]) - age, 1))
+        since = np.uint32(max(np.int64(stamps[i]) - age, 1, shape[6]))  # time does not go back with what is released
         if since > shape[6]:
             newest = (np.int64(since) - 1) // grain
             for turned in range(max(shape[6] // grain, newest - wheel.size + 1), newest + 1):
@@ -145,6 +147,7 @@ def run_window(events: Any, waves: Any, local: Any, watch: Any, shape: Any, at: 
                     following, count, due = book[cell, NEXT], book[cell, PART], np.uint32(book[cell, DUE])
                     if due < since:
                         count, due = followed(cell, since, n, first, base, rings)
+                        count += book[cell, HELD]
                     _put_due(cell, np.int64(due), book, wheel, grain)
                     by = _put_count(cell, count, book, told, squares, shape)
                     moved += np.float64(abs(by))
@@ -155,6 +158,19 @@ def run_window(events: Any, waves: Any, local: Any, watch: Any, shape: Any, at: 
         least = HUGE
         for row in range(at[1], cells.shape[0]):
             cell = np.int64(cells[row, i])
+            if mode == HOLD:
+                book[cell, HELD] += counts[i]
+                count = book[cell, PART] + counts[i]
+                moved += np.float64(abs(_put_count(cell, count, book, told, squares, shape)))
+                least = min(least, count)
+                continue
+            if mode == RELEASE and stamps[i] < since:  # it has left the window meanwhile
+                book[cell, HELD] -= counts[i]
+                count = book[cell, PART] - counts[i]
+                moved += np.float64(abs(_put_count(cell, count, book, told, squares, shape)))
+                if count < book[cell, FLOOR_OF]:
+                    reason |= FLOOR
+                continue
             if counts[i] == 1:
                 fits = add_one(cell, stamps[i], n, first, rings, span)
             else:
@@ -163,13 +179,22 @@ def run_window(events: Any, waves: Any, local: Any, watch: Any, shape: Any, at: 
                 at[0], at[1] = i, row
                 return reason | GROW
             count = book[cell, PART] + counts[i]  # what the start of the range cuts off stays the same
+            if mode == RELEASE:
+                book[cell, HELD] -= counts[i]
+                count = book[cell, PART]  # it was counted when it was held back
             if book[cell, DUE] == MAX_STAMP:
                 count, due = followed(cell, since, n, first, base, rings)
+                count += book[cell, HELD]
                 _put_due(cell, np.int64(due), book, wheel, grain)
             moved += np.float64(abs(_put_count(cell, count, book, told, squares, shape)))
             least = min(least, count)
         at[1] = 0
-        if least >= lowest_cap and cells.shape[0] and _is_over(least, cells[:, i], hashes[i], book, known, caps):
+        if (
+            mode != RELEASE
+            and least >= lowest_cap
+            and cells.shape[0]
+            and _is_over(least, cells[:, i], hashes[i], book, known, caps)
+        ):
             reason |= CAP
         left -= moved
         if left <= 0 and moved > 0:

@@ -2,7 +2,12 @@
 
     joining ──Reference──> watching ──Report, Pressure, Told──> waiting ──Balance, Step, Reference──> watching ──> … ──> left
 
-While it waits it goes on counting; it looks again when it is answered.
+While it waits it goes on counting; it looks again when it is answered. If it has waited through a few batches before that, it
+tells by itself, and again whenever it has changed much: the answer may be held up by a site that has died, and what the others
+count must be known.
+
+Events may be older than the newest of their stream by the monitor's ``lateness``. They are counted when they come and held
+back, because waves take events in time order only, until nothing can overtake them.
 """
 
 import math
@@ -12,15 +17,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lately.core.columns import arrival_counts, signed_counts
+from lately.core.columns import Ints, arrival_counts, signed_counts
 from lately.core.errors import InputError, ParameterError
 from lately.core.jit import tell_if_cold
 from lately.core.keys import Hashes, IntegerKeys, Keys, all_hashes, key_column
 from lately.core.times import check_tick, tick_of, ticks_of_keys
 from lately.counters.base import MAX_COUNT, Counts
+from lately.counters.order import Held
 from lately.monitor import messages as m
-from lately.monitor.drift import CAP, FLOOR, MOVED, Drift, StreamDrift, WindowDrift, drift_of
-from lately.monitor.frequent import ItemsGuard
+from lately.monitor.drift import CAP, DIRECT, FLOOR, HOLD, MOVED, RELEASE, Drift, StreamDrift, WindowDrift, drift_of
+from lately.monitor.frequent import PATIENCE, ItemsGuard
 from lately.monitor.guards import FunctionalGuard, GeometricGuard, Guard, PushingGuard
 from lately.monitor.inbox import Inbox
 from lately.monitor.messages import Message
@@ -61,7 +67,7 @@ class Site:
         self.state = State.JOINING
         self.drifts: list[Drift] = [drift_of(layout) for layout in monitor.layouts]
         self._guards: list[Guard] = [monitor.guard(i) for i in range(len(monitor.queries))]
-        self._items = None if monitor.frequent is None else ItemsGuard()
+        self._items = None if monitor.frequent is None else ItemsGuard(monitor.frequent[1].theta)
         self._watched = 0 if monitor.frequent is None else monitor.frequent[1].channel(monitor.streams)
         self._column: Keys | None = None
         self._order: Any = None
@@ -71,6 +77,9 @@ class Site:
         self._reported, self._pressure = False, 0.0
         self._taken = 0
         self._nows: list[int | None] = [None] * len(monitor.streams)  # streams may run ahead of each other
+        self._held = [Held.nothing() for _ in monitor.streams]
+        self._said_tick = 0  # the clock as the coordinator knows it
+        self._calls = 0  # batches and advances in which it waits for an answer
         #: Events that came too late to be counted.
         self.late = 0
         #: Messages that were about something over and done.
@@ -99,13 +108,15 @@ class Site:
         """Count a batch; returns what to send. Keys, times and counts are given as to the sketches.
 
         The site looks after every event, as if they came one by one and answers only after the batch. Without a window
-        leave the times out; there counts may be negative.
+        leave the times out; there counts may be negative. Events older than the newest of their stream, less the monitor's
+        lateness, are counted in ``late`` and left out.
         """
         if self.monitor.scheme == "ship":
             self._join()
         channel, hashes, ticks, weights = self._take(keys, times, counts, stream)
         if self.monitor.scheme == "ship" and hashes.size:
             self._ship(channel, hashes, ticks, weights)
+        self._speak_while_waiting()
         self._join()
         return self._sent()
 
@@ -128,7 +139,7 @@ class Site:
         return []
 
     def _take(self, keys: Any, times: Any, counts: Any, stream: str | None) -> tuple[int, Hashes, Any, Counts]:
-        """Check a whole batch, then count it in time order, without what comes too late."""
+        """Check a whole batch, then count it in time order, without what comes too late; returns it so."""
         self._must_be_here()
         channel, column = self.monitor.stream(stream), key_column(keys)
         if len(column) == 0:
@@ -136,23 +147,51 @@ class Site:
         ticks, weights = self._ticks(times, len(column)), self._weights(counts, len(column))
         order = np.arange(len(column)) if ticks is None else np.argsort(ticks, kind="stable")
         if ticks is not None and (now := self._nows[channel]) is not None:
-            order = order[ticks[order] >= now]
+            order = order[ticks[order] >= now - self.monitor.lateness]
         hashes, chosen = all_hashes(column)[order], weights[order]
         ticks = None if ticks is None else ticks[order]
-        integers = column.values[order] if isinstance(column, IntegerKeys) else None
-        routes = list(self.monitor.routes(channel, hashes, integers))
+        keys = IntegerKeys(column.values[order]) if isinstance(column, IntegerKeys) else None
+        list(self.monitor.routes(channel, hashes, None if keys is None else keys.values))  # refuses keys of another kind
         self._taken += int(np.abs(weights).sum())
         self.late += int(weights.sum() - chosen.sum())
         if order.size:
             self._column, self._order = column, order
-            for index, mine in routes:
-                if hashes[mine].size:
-                    self.drifts[index].begin(hashes[mine], None if ticks is None else ticks[mine], chosen[mine])
-                    self._run(index)
+            if ticks is not None and self.monitor.lateness:
+                self._hold(channel, Held(ticks, hashes, chosen, keys if self.monitor.holds_keys else None))
+            else:
+                self._count(channel, (hashes, ticks, chosen), keys, DIRECT)
+            if self._items is not None and self.state == State.JOINING and channel == self._watched:
+                drift = self.drifts[channel]
+                assert isinstance(drift, WindowDrift)
+                self._items.remember(hashes, column, order, drift)
             self._column = self._order = None
             if ticks is not None:
                 self._pass(channel, int(ticks[-1]))
         return channel, hashes, ticks, chosen
+
+    def _count(self, channel: int, events: tuple[Hashes, Ints | None, Counts], keys: Keys | None, mode: int) -> None:
+        """Count events in time order, in all that a stream goes to."""
+        hashes, ticks, counts = events
+        integers = keys.values if isinstance(keys, IntegerKeys) else None
+        for index, mine in self.monitor.routes(channel, hashes, integers):
+            if hashes[mine].size:
+                self.drifts[index].begin(hashes[mine], None if ticks is None else ticks[mine], counts[mine], mode)
+                self._run(index)
+
+    def _hold(self, channel: int, rows: Held) -> None:
+        """Count rows and hold them back, in pieces so short that nothing that is held back leaves the window meanwhile."""
+        window, order, start = self.monitor.window, self._order, 0
+        assert window is not None
+        longest = max(window.ticks - self.monitor.lateness, 1)
+        while start < rows.ticks.size:
+            first = int(rows.ticks[start])
+            self._pass(channel, first)
+            stop = int(np.searchsorted(rows.ticks, first + longest, "left"))
+            piece = rows.part(start, stop)
+            self._order = order[start:stop]
+            self._count(channel, (piece.hashes, piece.ticks, piece.counts), piece.keys, HOLD)
+            self._held[channel] = Held.together([self._held[channel], piece])
+            start = stop
 
     def _weights(self, counts: Any, size: int) -> Counts:
         weights = signed_counts(counts, size) if self.monitor.window is None else arrival_counts(counts, size)
@@ -183,6 +222,7 @@ class Site:
         check_tick(tick)
         for stream in range(len(self.monitor.streams)):
             self._pass(stream, tick)
+        self._speak_while_waiting()
         if self._sequence and self.monitor.scheme == "ship" and any(drift.norms().any() for drift in self.drifts):
             self._ship(0, np.empty(0, np.uint64), np.array([tick]), np.empty(0, np.int64))
         self._join()
@@ -197,9 +237,13 @@ class Site:
         return self._sent()
 
     def _pass(self, stream: int, tick: int) -> None:
-        """Let the windows of a stream reach this tick."""
+        """Let the windows of a stream reach this tick, and no longer hold back what nothing can overtake then."""
         before = self._nows[stream]
         now = self._nows[stream] = tick if before is None else max(before, tick)
+        held = self._held[stream]
+        if held.ticks.size and held.ticks[0] <= now - self.monitor.lateness:
+            due, self._held[stream] = held.split(now - self.monitor.lateness)
+            self._count(stream, (due.hashes, due.ticks, due.counts), due.keys, RELEASE)
         for index in self.monitor.layouts_of(stream):
             drift = self.drifts[index]
             if isinstance(drift, WindowDrift) and drift.now is not None and drift.now < now:
@@ -227,9 +271,9 @@ class Site:
             key = self._column.pick(self._order[at : at + 1])[0]
             count = guard.count(drift, item := m.hash_of(key), key)
             if count is not None:
-                self._send(m.ItemCount, item, count, key)
+                self._send(m.ItemCount, item, count, key, self._elapsed())
         for item, count, key in guard.spoken(drift):
-            self._send(m.ItemCount, item, count, key)
+            self._send(m.ItemCount, item, count, key, self._elapsed())
         guard.apply(drift)
 
     def _look(self) -> None:
@@ -295,7 +339,27 @@ class Site:
         for number, guard in enumerate(self._guards):
             guard.said = np.stack([norms[i] for i in self.monitor.channels[number]], axis=-1)
 
-    def _tell(self) -> None:
+    def _speak_while_waiting(self) -> None:
+        """Tell, though nobody asked, after waiting through some batches and advances, and again when much has changed."""
+        if self._items is not None:
+            drift = self.drifts[self._watched]
+            assert isinstance(drift, WindowDrift)
+            for item, count, key in self._items.grown(drift):
+                self._send(m.ItemCount, item, count, key, self._elapsed())
+        share = self.monitor.impatience
+        if not share or not self._sequence or self.state not in (State.WAITING, State.JOINING):
+            return
+        self._calls = min(self._calls + 1, PATIENCE + 1)
+        if self._calls < PATIENCE:
+            return
+        channels = {i for of_query in self.monitor.channels for i in of_query}
+        if self._items is not None and self.state == State.JOINING:
+            channels.add(self._watched)
+        moved = (self.drifts[i].norms() - share * norms_of(self._table(i)) for i in sorted(channels))
+        if self._calls == PATIENCE or any((one > 0).any() for one in moved):
+            self._tell(unasked=True)
+
+    def _tell(self, unasked: bool = False) -> None:
         """Tell all that has changed."""
         changes: list[m.Change] = []
         for drift in self.drifts:
@@ -303,7 +367,15 @@ class Site:
             numbers = drift.tell()
             changes.append(numbers if keys is None else _shorter(keys, numbers))
         self._remember([np.zeros_like(drift.norms()) for drift in self.drifts])
-        self._send(m.Told, self._epoch, tuple(changes))
+        self._send(m.Told, self._epoch, tuple(changes), self._elapsed(), unasked)
+
+    def _elapsed(self) -> int | None:
+        """The ticks since this site last said how late it is; None before it knows."""
+        nows = [now for now in self._nows if now is not None]
+        if not nows:
+            return None
+        before, self._said_tick = self._said_tick, min(nows)
+        return self._said_tick - before
 
     def _ship(self, stream: int, hashes: Hashes, ticks: Any, counts: Counts) -> None:
         """Send events as they came, or only how late it is."""
@@ -370,11 +442,15 @@ class Site:
         self._look()
 
     def _begin(self, message: m.Reference) -> None:
-        self._epoch, self.state, self._reported = message.epoch, State.WATCHING, False
+        self._epoch, self.state, self._reported, self._calls = message.epoch, State.WATCHING, False, 0
         for number, (guard, limits) in enumerate(zip(self._guards, message.limits, strict=True)):
             guard.begin(region_of(*self.monitor.about(number), limits), limits)
         if self._items is not None:
             self._items.cap = message.cap
+            drift = self.drifts[self._watched]
+            assert isinstance(drift, WindowDrift)
+            for item, count, key in self._items.recall(drift):
+                self._send(m.ItemCount, item, count, key, self._elapsed())
             self._look_at_items()
 
     def _hear_of_item(self, message: m.AskItem | m.ItemLimits) -> None:
@@ -386,7 +462,7 @@ class Site:
         else:
             count = guard.count(drift, item := m.hash_of(message.key), message.key)
             if count is not None:
-                self._send(m.ItemCount, item, count)
+                self._send(m.ItemCount, item, count, None, self._elapsed())
         self._look_at_items()
 
     def _hear_about(self, message: m.About, guard: Guard) -> None:
@@ -397,13 +473,13 @@ class Site:
             if isinstance(message, m.Step):
                 guard.step(float(message.numbers[0]), self._pressure)
                 guard.turn = message.turn
-                self.state = State.WATCHING
+                self.state, self._calls = State.WATCHING, 0
             elif not self._reported:
                 self._say_pressure(message.query, message.turn, guard)
         elif isinstance(guard, GeometricGuard) and isinstance(message, m.Balance):
             guard.balance(message.numbers.reshape(guard.said.shape), message.is_all)
             guard.turn = message.turn
-            self.state, self._reported = State.WATCHING, False
+            self.state, self._reported, self._calls = State.WATCHING, False, 0
 
     def _must_be_here(self) -> None:
         if self.state == State.LEFT:

@@ -13,6 +13,10 @@ import numpy as np
 
 from lately.core.codec import OF_MONITORS, Reader, Writer, opened, sealed
 from lately.core.errors import FormatError, InputError, MergeError
+from lately.core.keys import IntegerKeys, all_hashes
+from lately.core.stored_keys import read_column, write_column
+from lately.counters.base import MAX_COUNT
+from lately.counters.order import Held
 from lately.monitor.drift import Drift, WindowDrift
 from lately.monitor.inbox import read_messages, write_messages
 from lately.monitor.messages import Message
@@ -56,7 +60,8 @@ def restored(monitor: "Monitor", data: bytes, limit: int | None) -> "Site | Coor
         if family not in OF_MONITORS:
             raise FormatError(f"the data is of family {family}, no site or coordinator; read it with lately.from_bytes")
         monitor = _monitor_of(monitor, source, OF_MONITORS[family])
-        thing = _read_site(monitor, source) if family == _SITE else _read_coordinator(monitor, source)
+        read = _read_site if family == _SITE else _read_coordinator
+        thing = read(monitor, source, source.version == 1)  # which had no times, and held nothing back
         source.finish()
     except FormatError as error:
         raise FormatError(str(error).replace("not a sketch that lately wrote", "not a state that lately wrote")) from None
@@ -92,8 +97,12 @@ def _write_site(site: "Site", out: Writer) -> None:
     out.f64(site._pressure)
     for number in (site._epoch, site._sequence, site._taken, site.late, site.ignored):
         out.varint(number)
-    for now in site._nows:
+    for now, held in zip(site._nows, site._held, strict=True):
         out.maybe(now)
+        if site.monitor.lateness:
+            _write_held(out, now or 0, held)
+    out.i64(site._said_tick)
+    out.u8(site._calls)
     site._inbox.write(out)
     write_messages(out, site._out)
     write_drifts(out, site.drifts)
@@ -103,23 +112,61 @@ def _write_site(site: "Site", out: Writer) -> None:
         site._items.write(out)
 
 
-def _read_site(monitor: "Monitor", source: Reader) -> "Site":
+def _write_held(out: Writer, now: int, held: Held) -> None:
+    out.integers(held.ticks - now)
+    out.u64s(held.hashes)
+    out.integers(held.counts)
+    if held.keys is not None:
+        write_column(out, held.keys)
+
+
+def _read_held(source: Reader, now: int | None, monitor: "Monitor") -> Held:
+    """What was held back of a stream."""
+    ticks = source.integers(1 - monitor.lateness, 0) + (now or 0)
+    hashes, counts = source.u64s(), source.integers(0, MAX_COUNT)
+    source.check(ticks.size == hashes.size == counts.size, "columns of different lengths")
+    source.check(bool((np.diff(ticks) >= 0).all()) and (now is not None or not ticks.size), "entries are out of order")
+    source.check(float(counts.sum(dtype=np.float64)) <= MAX_COUNT, "more arrivals than can be")
+    keys = None
+    if monitor.holds_keys and hashes.size:
+        keys = read_column(source)
+        source.check(isinstance(keys, IntegerKeys) and np.array_equal(all_hashes(keys), hashes), "keys that are not held back")
+    return Held(ticks, hashes, counts, keys)
+
+
+def _hold(site: "Site", stream: int) -> None:
+    """Note what a site holds back in what counts it."""
+    held, keys = site._held[stream], site._held[stream].keys
+    for index, mine in site.monitor.routes(stream, held.hashes, keys.values if isinstance(keys, IntegerKeys) else None):
+        drift = site.drifts[index]
+        assert isinstance(drift, WindowDrift)
+        drift.hold(held.hashes[mine], held.counts[mine])
+
+
+def _read_site(monitor: "Monitor", source: Reader, is_earlier: bool) -> "Site":
     site = monitor.site(source.within(source.varint(), 0, SITES - 1), source.u64())
     site.state = _read_member(source, site.state)
     site._reported, site._pressure = bool(source.choice(0, 1)), source.f64()
     source.check(math.isfinite(site._pressure), "a pressure that is no number")
     site._epoch, site._sequence, site._taken, site.late, site.ignored = (source.varint() for _ in range(5))
-    site._nows = [source.maybe(-(2**62), 2**62) for _ in monitor.streams]
+    for stream in range(len(monitor.streams)):
+        site._nows[stream] = source.maybe(-(2**62), 2**62)
+        if monitor.lateness and not is_earlier:
+            site._held[stream] = _read_held(source, site._nows[stream], monitor)
+    if not is_earlier:
+        site._said_tick, site._calls = source.within(source.i64(), -(2**62), 2**62), source.u8()
     _check(source, site._inbox.read(source), site._check, site.number)
     site._out = read_messages(source)
     read_drifts(source, site.drifts)
     for stream, now in enumerate(site._nows):
         nows = {drift.now for i in monitor.layouts_of(stream) if isinstance(drift := site.drifts[i], WindowDrift)}
         source.check(nows <= {None, now}, "counters of another time than their stream")
+        if site._held[stream].ticks.size:
+            _hold(site, stream)
     for number, guard in enumerate(site._guards):
         guard.read(source, *monitor.about(number))
     if site._items is not None:
-        site._items.read(source)
+        site._items.read(source, is_earlier)
         drift = site.drifts[site._watched]
         if site.state != type(site.state).JOINING and isinstance(drift, WindowDrift):  # before, no limits are set
             site._items.apply(drift)
@@ -146,7 +193,7 @@ def read_drifts(source: Reader, drifts: Sequence[Drift], before: int = 0) -> int
 
 def _write_coordinator(coordinator: "Coordinator", out: Writer) -> None:
     _write_member(out, coordinator.activity)
-    out.u8(coordinator._changed)
+    out.u8(coordinator._changed + 2 * coordinator._blocked)
     out.varint(coordinator.epoch)
     out.varint(coordinator.ignored)
     for name in _names(coordinator):
@@ -166,10 +213,11 @@ def _write_coordinator(coordinator: "Coordinator", out: Writer) -> None:
     coordinator._write_own(out)
 
 
-def _read_coordinator(monitor: "Monitor", source: Reader) -> "Coordinator":
+def _read_coordinator(monitor: "Monitor", source: Reader, is_earlier: bool) -> "Coordinator":
     coordinator = monitor.coordinator([0])  # the sites follow
     coordinator.activity = _read_member(source, coordinator.activity)
-    coordinator._changed = bool(source.choice(0, 1))
+    flags = source.choice(0, 1, 2, 3)
+    coordinator._changed, coordinator._blocked = bool(flags & 1), bool(flags & 2)
     coordinator.epoch, coordinator.ignored = source.varint(), source.varint()
     for name in _names(coordinator):
         if times := source.varint():
@@ -184,14 +232,14 @@ def _read_coordinator(monitor: "Monitor", source: Reader) -> "Coordinator":
     source.fits(len(peers) * sum(8 * layout.size for layout in monitor.layouts))
     for number in peers:
         peer = coordinator._peers[number] = Peer()
-        _check(source, peer.read(source, monitor.layouts), coordinator._check, number)
+        _check(source, peer.read(source, monitor.layouts, is_earlier), coordinator._check, number)
         for total, mine in zip(coordinator._sums, peer.vectors, strict=False):  # none of those who are not here
             total += mine
-    bounded = [watched.read(source, *monitor.about(number)) for number, watched in enumerate(coordinator._watched)]
+    bounded = [watched.read(source, *monitor.about(number), is_earlier) for number, watched in enumerate(coordinator._watched)]
     if not all(bounded):
         coordinator._bound()
     if coordinator._items is not None:
-        coordinator._items.read(source)
+        coordinator._items.read(source, is_earlier)
     coordinator._read_own(source)
     return coordinator
 

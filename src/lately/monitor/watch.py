@@ -9,10 +9,11 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from lately.core.columns import Ints
-from lately.core.durations import Window
+from lately.core.durations import Duration, Window
 from lately.core.errors import InputError, ParameterError
 from lately.core.keys import Hashes, hash_keys
 from lately.core.plan import check_word
+from lately.counters.shape import window_and_lateness
 from lately.monitor.baselines import OracleCoordinator, PushCoordinator, ShipCoordinator
 from lately.monitor.coordinator import Coordinator
 from lately.monitor.drift import WindowDrift
@@ -29,6 +30,9 @@ from lately.monitor.zones import Floats
 
 Scheme = Literal["functional", "geometric", "push", "ship", "oracle"]
 Flush = Literal["lazy", "eager"]
+
+#: A site that waits for an answer tells again when it has changed by this share of the smallest theta, at the least 0.01.
+_IMPATIENCE, _LEAST_THETA = 0.25, 0.01
 
 
 class Monitor:
@@ -48,6 +52,10 @@ class Monitor:
     ``flush`` says who tells what has changed when the reference is no longer good: all sites ("eager"), or as few as will
     do, those with most changes first ("lazy"). By default small sketches (ECM) are told eagerly and large ones lazily.
 
+    ``lateness`` is how much older than the newest event of its stream at a site an event may be, such as "60s"; by default
+    none. It takes a window and one of the first two schemes. A site counts such events at once and holds them back until
+    nothing can overtake them, as sketches do: what is announced is about the window that ends with a site's newest event.
+
     >>> from lately.monitor import Ecm, Monitor, SelfJoin
     >>> watch = Monitor(Ecm(window="1h", eps=0.1, delta=0.1), {"skew": SelfJoin(theta=0.2)})
     >>> paris, coordinator = watch.site(1), watch.coordinator(sites=[1])
@@ -64,6 +72,7 @@ class Monitor:
         streams: Sequence[str] = ("",),
         scheme: Scheme = "functional",
         flush: Flush | None = None,
+        lateness: Duration | None = None,
     ) -> None:
         if not isinstance(sketch, Ecm | FastAms):
             raise ParameterError(f"a {type(sketch).__name__} where monitor.Ecm(…) or monitor.FastAms(…) belongs")
@@ -95,7 +104,21 @@ class Monitor:
         #: The query for frequent keys and its name, if there is one.
         self.frequent: tuple[str, Frequent] | None = next(iter(frequent.items()), None)
         self.names = tuple(name for name in named if name not in frequent)
-        self.queries: tuple[Query, ...] = tuple(query for query in named.values() if not isinstance(query, Frequent))
+        self.queries: tuple[Query, ...] = tuple(
+            query.for_sketch(sketch) if isinstance(query, Query) else query
+            for query in named.values()
+            if not isinstance(query, Frequent)
+        )
+        self._given_lateness = lateness
+        #: How many ticks older than the newest of its stream an event may be.
+        self.lateness = 0
+        if lateness is not None:
+            if sketch.window is None or scheme not in ("functional", "geometric"):
+                raise ParameterError(
+                    f"lateness={lateness!r}: events are late only over a window, and only 'functional' and 'geometric' wait "
+                    "for them; give FastAms(window=…) or another scheme, or leave lateness out"
+                )
+            self.lateness = window_and_lateness(sketch.window, sketch.tick, lateness)[1]
         self._lay_out()
 
     def _lay_out(self) -> None:
@@ -129,8 +152,10 @@ class Monitor:
     def __repr__(self) -> str:
         named = [*zip(self.names, self.queries, strict=False), *([self.frequent] if self.frequent else [])]
         queries = ", ".join(f"{name!r}: {query!r}" for name, query in named)
+        lateness = f", lateness={self._given_lateness!r}" if self.lateness else ""
         return (
-            f"Monitor({self.sketch!r}, {{{queries}}}, streams={self.streams!r}, scheme={self.scheme!r}, flush={self.flush!r})"
+            f"Monitor({self.sketch!r}, {{{queries}}}, streams={self.streams!r}, scheme={self.scheme!r}, "
+            f"flush={self.flush!r}{lateness})"
         )
 
     @property
@@ -149,7 +174,8 @@ class Monitor:
         """
         queries = dict(zip(self.names, self.queries, strict=False)) | dict([self.frequent] if self.frequent else [])
         sketch = replace(self.sketch, seed=seed)
-        return Monitor(sketch, queries, streams=self.streams, scheme=self.scheme, flush=self.flush)
+        lateness = self._given_lateness
+        return Monitor(sketch, queries, streams=self.streams, scheme=self.scheme, flush=self.flush, lateness=lateness)
 
     @property
     def window(self) -> Window | None:
@@ -160,6 +186,19 @@ class Monitor:
     def eps(self) -> float:
         """The part of theta that is the sketch's."""
         return self.sketch.eps if isinstance(self.sketch, FastAms) else 0.0
+
+    @cached_property
+    def impatience(self) -> float:
+        """By which share of itself a site may change while it waits, before it tells again; 0 where it never does."""
+        if self.scheme not in ("functional", "geometric"):
+            return 0.0
+        thetas = [query.theta or 0.0 for query in self.queries] + ([self.frequent[1].theta] if self.frequent else [])
+        return _IMPATIENCE * max(min(thetas), _LEAST_THETA)
+
+    @cached_property
+    def holds_keys(self) -> bool:
+        """Whether keys themselves are needed when what was held back is counted."""
+        return any(isinstance(query, KeyRange) for query in self.queries)
 
     @cached_property
     def fingerprint(self) -> int:

@@ -260,7 +260,7 @@ class _Task:
             clock = self._done.clocks.get(site, self._batch.clocks.get(site))
             for thing in self._program.monitors:
                 if clock is not None:
-                    moment = instant_of(clock - self._program.lateness, self._program.window)
+                    moment = instant_of(clock, self._program.window)
                     self._send(thing.name, things[thing.name].advance(moment))
 
 
