@@ -118,9 +118,9 @@ def answers_to(said, query):
 
 
 def in_range(table, last, site=None, where=None):
-    """Rows in the last so many seconds up to the newest, both ends included as sketches do, in ticks of a second."""
+    """Rows in the last so many seconds up to the newest, in ticks of a second: so many ticks, as sketches count them."""
     seconds = table["ts"].cast(pa.int64()).to_numpy() // 10**6
-    keep = seconds >= seconds.max() - last
+    keep = seconds > seconds.max() - last
     if site is not None:
         keep &= np.array(table["site"].to_pylist()) == site
     if where is not None:

@@ -57,6 +57,7 @@ path = "{folder}/store"
 
 [run]
 checkpoint = "{folder}/state"
+seed = 7
 
 [run.spark]
 "spark.executor.memory" = "512m"

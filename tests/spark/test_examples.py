@@ -68,7 +68,7 @@ def test_every_query_is_answered_and_every_sketch_is_there(stores, name):
 def test_weblogs_has_the_hot_pages_in_its_logs(stores, top):
     seen = Counter()
     for line in lines(top / "weblogs" / "data"):
-        if "[01/Jun/2026:09:2" in line or "09:19:59" in line:
+        if "[01/Jun/2026:09:2" in line:
             seen[line.split('"GET ')[1].split("?")[0]] += 1
     found = answers(stores["weblogs"], "hot pages")
     assert (None, "/") in found
@@ -81,7 +81,7 @@ def test_trades_has_the_rush(stores, top):
     shares, moved = Counter(), 0.0
     for line in lines(top / "trades" / "data"):
         at, _, symbol, price, amount = line.split(",")
-        if at[10:] >= "T09:24:59Z":
+        if at[10:] > "T09:24:59Z":
             shares[symbol] += int(amount)
             moved += float(price) * int(amount)
     busy = answers(stores["trades"], "busy symbols")

@@ -24,7 +24,7 @@ QUERIES = [
     {"name": "n", "kind": "exact", "aggregate": "count"},
     {"name": "sum", "kind": "exact", "aggregate": "sum", "of": "ms", "last": "1m"},
 ]
-MONITORS = [{"name": "rush", "kind": "count", "key": 0, "above": 150, "last": "1m", "theta": 0.2}]
+MONITORS = [{"name": "rush", "kind": "count", "key": 0, "above": 120, "last": "1m", "theta": 0.2}]
 
 
 @pytest.fixture(scope="module")
