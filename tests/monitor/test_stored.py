@@ -435,13 +435,16 @@ def test_truncated_payloads_under_a_good_checksum_are_refused(specimens):
 
 
 def test_forged_payloads_are_refused_or_work(specimens):
-    """A checksum stops accidents only: what passes all checks must at least go on, or say what is wrong."""
+    """A checksum stops accidents only: what passes all checks must at least go on, or say what is wrong.
+
+    Fingerprint and seed, the first 16 bytes, say whose state it is: another monitor's is refused as such.
+    """
     rng = random.Random(3)
     for monitor, blob in specimens:
         for _ in range(int(os.environ.get("LATELY_FORGERIES", "20"))):
             payload = bytearray(blob[16:])
             for _ in range(rng.choice([1, 1, 2, 5])):
-                payload[rng.randrange(8, len(payload))] = rng.choice([0, 1, 0x7F, 0x80, 0xFF, rng.randrange(256)])
+                payload[rng.randrange(16, len(payload))] = rng.choice([0, 1, 0x7F, 0x80, 0xFF, rng.randrange(256)])
             try:
                 thing = monitor.restore(sealed(blob[5], bytes(payload)), limit=2**24)
             except lt.FormatError:

@@ -16,9 +16,6 @@ from lately.monitor.queries import Query
 from lately.monitor.region import Region, read_region
 from lately.monitor.zones import Floats
 
-#: Added to the alarm where the bounds of the true value are stored, too.
-_BOUNDED = 3
-
 
 @dataclass(slots=True, eq=False)
 class Peer:
@@ -78,7 +75,7 @@ class Watched:
         said = self.announced
         for number in (said.value, *said.tolerance):
             out.f64(number)
-        out.u8(_BOUNDED + (2 if said.alarm is None else said.alarm))
+        out.u8(2 if said.alarm is None else said.alarm)
         for number in (said.low, said.high, said.confidence):
             out.f64(number)
         out.maybe(said.oldest)
@@ -86,19 +83,15 @@ class Watched:
         self.region.write(out)
         out.varint(self.turn)
 
-    def read(self, source: Reader, query: Query, layout: Layout, is_earlier: bool) -> bool:
-        """Read what ``write`` wrote; returns whether the bounds of the true value are known, or nothing is announced.
-
-        Earlier announcements had no ages.
-        """
-        value, tolerance, flags = source.f64(), (source.f64(), source.f64()), source.choice(*range(2 * _BOUNDED))
-        alarm = None if flags % _BOUNDED == 2 else bool(flags % _BOUNDED)
-        bounds = (-math.inf, math.inf, 1.0)  # not stored by earlier versions
-        if flags >= _BOUNDED:
-            bounds = source.f64(), source.f64(), source.f64()
-        source.check(not np.isnan([*tolerance, *bounds]).any(), "bounds that are no numbers")
-        source.check(0 <= bounds[2] <= 1, "a confidence that is no probability")
-        oldest, newest = (None if is_earlier else source.maybe(-MAX_COUNT, MAX_COUNT) for _ in range(2))
-        self.announced = Announced(value, bounds[0], bounds[1], alarm, bounds[2], tolerance, oldest, newest)
+    def read(self, source: Reader, query: Query, layout: Layout, is_earlier: bool) -> None:
+        """Read what ``write`` wrote, or as it was in format version 1: without bounds of the true value, and without ages."""
+        value, tolerance, alarm = source.f64(), (source.f64(), source.f64()), source.choice(0, 1, 2)
+        low, high, confidence = -math.inf, math.inf, 1.0
+        oldest = newest = None
+        if not is_earlier:
+            low, high, confidence = source.f64(), source.f64(), source.f64()
+            oldest, newest = (source.maybe(-MAX_COUNT, MAX_COUNT) for _ in range(2))
+        source.check(not np.isnan([*tolerance, low, high]).any(), "bounds that are no numbers")
+        source.check(0 <= confidence <= 1, "a confidence that is no probability")
+        self.announced = Announced(value, low, high, None if alarm == 2 else bool(alarm), confidence, tolerance, oldest, newest)
         self.region, self.turn = read_region(source, query, layout), source.varint()
-        return flags >= _BOUNDED or math.isnan(value)

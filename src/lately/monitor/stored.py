@@ -235,8 +235,9 @@ def _read_coordinator(monitor: "Monitor", source: Reader, is_earlier: bool) -> "
         _check(source, peer.read(source, monitor.layouts, is_earlier), coordinator._check, number)
         for total, mine in zip(coordinator._sums, peer.vectors, strict=False):  # none of those who are not here
             total += mine
-    bounded = [watched.read(source, *monitor.about(number), is_earlier) for number, watched in enumerate(coordinator._watched)]
-    if not all(bounded):
+    for number, watched in enumerate(coordinator._watched):
+        watched.read(source, *monitor.about(number), is_earlier)
+    if is_earlier and not any(math.isnan(watched.announced.value) for watched in coordinator._watched):
         coordinator._bound()
     if coordinator._items is not None:
         coordinator._items.read(source, is_earlier)
