@@ -372,6 +372,23 @@ def test_removing_the_dead_goes_on_with_the_others():
     assert carrier.coordinator["n"].value == pytest.approx(600, rel=0.1)
 
 
+def test_removing_the_only_one_that_joined_waits_for_the_rest():
+    monitor = Monitor(Ecm(window=3600, eps=0.05, delta=0.1), {"n": Count(key=1, theta=0.1)})
+    carrier = Carrier(monitor, range(2))
+    for second in range(2 * PATIENCE):  # until it is watched without the other
+        carrier.update(0, [1], second)
+        carrier.settle()
+    assert carrier.coordinator["n"].awaited == (1,)
+    assert carrier.coordinator.remove(0) == []
+    carrier.gone[0] = carrier.sites.pop(0)
+    assert carrier.coordinator.awaited == [1]
+    assert math.isnan(carrier.coordinator["n"].value)
+    carrier.update(1, [1] * 7, 20)
+    carrier.settle()
+    carrier.check_rest()
+    assert (carrier.coordinator["n"].value, carrier.coordinator.awaited) == (7, [])
+
+
 def test_who_waits_says_little():
     """A site that waits for a dead one tells at steps that grow with what it counts, not with every batch."""
     monitor = Monitor(Ecm(window=10**6, eps=0.1, delta=0.1), {"n": Count(key=1, theta=0.1)})
@@ -385,6 +402,21 @@ def test_who_waits_says_little():
         carrier.settle()
     told = [message for message in carrier.log if isinstance(message, Told) and message.unasked]
     assert 20 < len(told) < 40 + math.log(2_000) / math.log(1.025)
+
+
+def test_slow_messages_do_not_start_everything_over():
+    """Who tells unasked while the answer is on its way does not make everyone tell again, and again."""
+    rng = np.random.default_rng(3)
+    size = 12_000
+    events = {"key": rng.zipf(1.3, size) % 1000, "site": np.arange(size) % 4, "time": np.sort(rng.integers(0, 1800, size))}
+    rounds = {}
+    for delay in (0, 6):
+        queries = {"skew": SelfJoin(theta=0.2), "flood": Count(key=1, above=1500, theta=0.1)}
+        monitor = Monitor(Ecm(window=600, eps=0.1, delta=0.1), queries)
+        replay = lt.monitor.simulate(events, monitor, step=20, delay=delay)
+        assert not replay.broken
+        rounds[delay] = replay.synchronisations["collecting"]
+    assert 0 < rounds[6] <= rounds[0]
 
 
 # -- alarms near their line ------------------------------------------------------------------------------------------------

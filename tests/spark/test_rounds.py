@@ -212,7 +212,7 @@ def test_a_site_none_of_whose_rows_pass_the_filter_holds_nobody_up(spark, tmp_pa
     site, event = np.array(rows["site"].to_pylist()), np.array(rows["event"].to_pylist())
     rows = rows.filter(pa.array((site != "oslo") | (event == "view")))
     batches = [rows.slice(start, rows.num_rows // 4) for start in range(0, 4 * (rows.num_rows // 4), rows.num_rows // 4)]
-    said, _ = watched(spark, tmp_path, batches, [WATCHES["buys"] | {"above": 60}])
+    said, _ = watched(spark, tmp_path, batches, [WATCHES["buys"] | {"above": 50}])
     answers = [row for row in table(said, "answers") if row["query"] == "buys"]
     assert {row["batch"] for row in answers} == {0, 1, 2, 3}
     assert any(row["raised"] for row in table(said, "alerts"))

@@ -260,6 +260,9 @@ class Coordinator:
             at += size
 
     def _hear_told(self, number: int, peer: Peer, message: m.Told) -> None:
+        if message.unasked:
+            self._hear_unasked(peer, message)
+            return
         if not peer.here:
             peer.vectors = [np.zeros(layout.size, np.int64) for layout in self.monitor.layouts]
             peer.norms = [np.zeros(layout.lines) for layout in self.monitor.layouts]
@@ -268,7 +271,7 @@ class Coordinator:
             peer.vectors[i] += numbers
             self._sums[i] += numbers
             peer.norms[i] = np.zeros(layout.lines)
-        peer.waits, peer.updates, peer.told_at = True, 0, peer.now
+        peer.waits, peer.updates, peer.shown, peer.told_at = True, 0, None, peer.now
         self._told.add(number)
         if not peer.here:
             peer.here, self._changed = True, True
@@ -281,8 +284,6 @@ class Coordinator:
             elif self.activity != Activity.COLLECTING:
                 self._collect(other for other in self.sites if other != number)
                 self._told.add(number)
-        elif message.unasked:
-            self._hear_unasked(number)
         else:
             self._pending.discard(number)
             if self.activity == Activity.COLLECTING and not self._pending:
@@ -290,16 +291,22 @@ class Coordinator:
         if self._blocked:
             self._announce_known()
 
-    def _hear_unasked(self, number: int) -> None:
-        """A site has waited so long that it told by itself: somebody may have died."""
+    def _hear_unasked(self, peer: Peer, message: m.Told) -> None:
+        """A site has waited so long that it told by itself: somebody may have died, unless its answer is on the way."""
+        is_waiting = message.epoch == self.epoch or (message.epoch == 0 and peer.waits)  # the latter has joined meanwhile
+        if not peer.here or not is_waiting or self.activity == Activity.IDLE:
+            self.ignored += 1
+            return
+        changes = zip(self.monitor.layouts, message.changes, peer.vectors, strict=True)
+        peer.shown = [told + (layout.sketch(*one) if isinstance(one, tuple) else one) for layout, one, told in changes]
         if self.activity == Activity.STARTING:
             self._refer()  # begin without those who have not joined yet
             return
+        peer.told_at = peer.now
         if self.activity != Activity.COLLECTING:
-            # What it told is not what its limits were made for; and it may be watching again, so that it must tell once more.
             self._collect(self.sites)
-            self._told.add(number)
         self._blocked = True
+        self._announce_known()
 
     def _leave(self, number: int) -> None:
         peer = self._peers.pop(number, Peer())
@@ -397,6 +404,7 @@ class Coordinator:
 
     def _bound(self) -> None:
         """Work out the bounds of the true values from what sites told, where the announced tolerances hold."""
+        oldest, newest = self._ages()
         totals = {
             stream: true_bounds(self.monitor.queries[number], self._evidence(number, ()))[1]
             for stream, number in self.monitor.totals.items()
@@ -405,7 +413,9 @@ class Coordinator:
             query = self.monitor.queries[number]
             known = tuple(totals[stream] for stream in query.streams(self.monitor.streams) if stream in totals)
             low, high, confidence = true_bounds(query, self._evidence(number, known))
-            watched.announced = replace(watched.announced, low=low, high=high, confidence=confidence)
+            watched.announced = replace(
+                watched.announced, low=low, high=high, confidence=confidence, oldest=oldest, newest=newest
+            )
 
     def _evidence(self, number: int, totals: tuple[float, ...]) -> Evidence:
         query, layout = self.monitor.about(number)
@@ -426,8 +436,7 @@ class Coordinator:
             tolerance = self._tolerance(query, value, query.unit(tables, layout), alarm)
             if self._expected:  # those who have not joined may count anything
                 alarm = (alarm and query.only_grows(layout)) or before
-            oldest, newest = self._ages()
-            watched.announced = Announced(value, -math.inf, math.inf, alarm, tolerance=tolerance, oldest=oldest, newest=newest)
+            watched.announced = Announced(value, -math.inf, math.inf, alarm, tolerance=tolerance)
             limits = limits_of(query, tolerance, tables, layout, max(sites, 1))
             made.append((limits, region_of(query, layout, limits)))
         self._bound()
@@ -444,16 +453,17 @@ class Coordinator:
         """Announce what those who have told prove, while others are awaited; an alarm that they cannot prove stays as it is."""
         (oldest, newest), window = self._ages(), self.monitor.window
         known = [
-            peer.vectors
+            peer.latest
             for number, peer in self._peers.items()
-            if peer.here and number in self._told
+            if peer.here and (peer.shown is not None or number in self._told)
             # One that waits tells again before all that it counted has left the window.
             if window is None or newest is None or peer.told_at is None or newest - peer.told_at <= window.ticks
         ]
+        latest = [sum((peer.latest[i] for peer in self._peers.values() if peer.here), 0 * s) for i, s in enumerate(self._sums)]
         totals = {stream: self._known_total(number, known) for stream, number in self.monitor.totals.items()}
         for number, watched in enumerate(self._watched[: len(self.monitor.names)]):
             (query, layout), before = self.monitor.about(number), watched.announced.alarm
-            said = Announced(self.monitor.estimate(number, self._sums), -math.inf, math.inf, before)
+            said = Announced(self.monitor.estimate(number, latest), -math.inf, math.inf, before)
             if query.only_grows(layout):
                 tables, falls = self._known_rows(number, known)
                 least, estimate = query.least(tables, layout, falls), query.estimate(tables, layout)
@@ -487,6 +497,8 @@ class Coordinator:
         self.epoch += 1
         changed, self._changed = self._changed, False
         self._blocked = False
+        for peer in self._peers.values():
+            peer.shown = None
         limits, cap = [], 0 if self._items is None else self._items.cap(len(self.sites))
         for number, (plain, region) in enumerate(self._announce(len(self.sites))):
             self._watched[number].region, self._watched[number].turn = region, 0

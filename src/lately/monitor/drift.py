@@ -84,6 +84,12 @@ class Drift(ABC):
         return now
 
     @property
+    def told(self) -> Counts:
+        """What they held when this was last told."""
+        before: Counts = self._told[1]
+        return before
+
+    @property
     def grown(self) -> int:
         """The bytes that it takes besides those that follow from its layout."""
         return 0

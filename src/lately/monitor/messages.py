@@ -271,7 +271,7 @@ class Told(Dated):
     """What has changed at a site since it last told, stream by stream: every number, or the keys themselves if that is less.
 
     ``elapsed`` is how many ticks have passed at the site since it last said so; the first time it is the tick itself. A site
-    that waits too long for an answer tells ``unasked``.
+    that waits too long for an answer tells ``unasked``: the same changes will be told again when it is asked.
     """
 
     changes: tuple["Change", ...]

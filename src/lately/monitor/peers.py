@@ -28,8 +28,14 @@ class Peer:
     here: bool = False  # it has joined and told what it had
     waits: bool = False  # it has spoken and is to be answered
     updates: int = 0
+    shown: list[Counts] | None = None  # what it has by now, as it told unasked while it waited
     now: int | None = None  # its clock, as it last said
-    told_at: int | None = None  # its clock when it last told
+    told_at: int | None = None  # its clock when it last told, asked or not
+
+    @property
+    def latest(self) -> list[Counts]:
+        """What it told last, asked or not."""
+        return self.vectors if self.shown is None else self.shown
 
     def hear_clock(self, elapsed: int | None) -> None:
         """So much time has passed at the site since it last said so."""
@@ -44,9 +50,12 @@ class Peer:
         self.inbox.write(out)
         out.maybe(self.now)
         out.maybe(self.told_at)
-        for vector, norms in zip(self.vectors, self.norms, strict=True):  # none before it is here
+        out.u8(self.shown is not None)
+        for i, (vector, norms) in enumerate(zip(self.vectors, self.norms, strict=True)):  # none before it is here
             out.deltas(vector)
             out.f32s(norms)
+            if self.shown is not None:
+                out.deltas(self.shown[i])
 
     def read(self, source: Reader, layouts: Sequence[Layout], is_earlier: bool) -> list[Message]:
         """Read what ``write`` wrote, or as before clocks were kept; returns the messages that wait, as ``Inbox.read``."""
@@ -54,11 +63,17 @@ class Peer:
         self.here, self.waits = bool(flags & 1), bool(flags & 2)
         self.sent, self.updates = source.varint(), source.varint()
         waiting = self.inbox.read(source)
+        shown: list[Counts] | None = None
         if not is_earlier:
             self.now, self.told_at = (source.maybe(-MAX_COUNT, MAX_COUNT) for _ in range(2))
+            shown = [] if source.choice(0, 1) else None
+            source.check(shown is None or self.here, "numbers of a site that is not here")
         for layout in layouts if self.here else ():
             self.vectors.append(source.deltas(layout.size))
             self.norms.append(source.f32s(layout.lines[0] * layout.lines[1]).reshape(layout.lines))
+            if shown is not None:
+                shown.append(source.deltas(layout.size))
+        self.shown = shown
         return waiting
 
 

@@ -80,6 +80,7 @@ class Site:
         self._held = [Held.nothing() for _ in monitor.streams]
         self._said_tick = 0  # the clock as the coordinator knows it
         self._calls = 0  # batches and advances in which it waits for an answer
+        self._shown: list[Counts] | None = None  # what it told since then unasked
         #: Events that came too late to be counted.
         self.late = 0
         #: Messages that were about something over and done.
@@ -355,19 +356,38 @@ class Site:
         channels = {i for of_query in self.monitor.channels for i in of_query}
         if self._items is not None and self.state == State.JOINING:
             channels.add(self._watched)
-        moved = (self.drifts[i].norms() - share * norms_of(self._table(i)) for i in sorted(channels))
-        if self._calls == PATIENCE or any((one > 0).any() for one in moved):
-            self._tell(unasked=True)
+        if self._calls == PATIENCE or any(self._has_changed(i, share) for i in channels):
+            self._show()
 
-    def _tell(self, unasked: bool = False) -> None:
+    def _has_changed(self, channel: int, share: float) -> bool:
+        """Whether a row has risen or fallen by more than a share of itself since it was last told or shown."""
+        drift, layout = self.drifts[channel], self.monitor.layouts[channel]
+        before = drift.told if self._shown is None else self._shown[channel]
+        change = (drift.numbers - before).astype(np.float64).reshape(layout.rows, layout.width)
+        parts = (change,) if layout.signed else (np.maximum(change, 0), np.minimum(change, 0))
+        most = share * norms_of(self._table(channel))
+        return any(bool((norms_of(part) > most).any()) for part in parts)
+
+    def _show(self) -> None:
+        """Tell what has changed, though nobody asked: what was told stays as it was, and so do the limits."""
+        changes = tuple(self._change(drift, drift.numbers - drift.told) for drift in self.drifts)
+        self._shown = [drift.numbers.copy() for drift in self.drifts]
+        self._send(m.Told, self._epoch, changes, self._elapsed(), True)
+
+    def _tell(self) -> None:
         """Tell all that has changed."""
-        changes: list[m.Change] = []
+        changes = []
         for drift in self.drifts:
-            keys = drift.verbatim() if isinstance(drift, StreamDrift) else None
-            numbers = drift.tell()
-            changes.append(numbers if keys is None else _shorter(keys, numbers))
+            changes.append(self._change(drift, drift.numbers - drift.told))
+            drift.tell()
         self._remember([np.zeros_like(drift.norms()) for drift in self.drifts])
-        self._send(m.Told, self._epoch, tuple(changes), self._elapsed(), unasked)
+        self._shown = None
+        self._send(m.Told, self._epoch, tuple(changes), self._elapsed())
+
+    @staticmethod
+    def _change(drift: Drift, numbers: Counts) -> m.Change:
+        keys = drift.verbatim() if isinstance(drift, StreamDrift) else None
+        return numbers if keys is None else _shorter(keys, numbers)
 
     def _elapsed(self) -> int | None:
         """The ticks since this site last said how late it is; None before it knows."""
@@ -442,7 +462,8 @@ class Site:
         self._look()
 
     def _begin(self, message: m.Reference) -> None:
-        self._epoch, self.state, self._reported, self._calls = message.epoch, State.WATCHING, False, 0
+        self._epoch, self._reported = message.epoch, False
+        self._watch()
         for number, (guard, limits) in enumerate(zip(self._guards, message.limits, strict=True)):
             guard.begin(region_of(*self.monitor.about(number), limits), limits)
         if self._items is not None:
@@ -473,13 +494,18 @@ class Site:
             if isinstance(message, m.Step):
                 guard.step(float(message.numbers[0]), self._pressure)
                 guard.turn = message.turn
-                self.state, self._calls = State.WATCHING, 0
+                self._watch()
             elif not self._reported:
                 self._say_pressure(message.query, message.turn, guard)
         elif isinstance(guard, GeometricGuard) and isinstance(message, m.Balance):
             guard.balance(message.numbers.reshape(guard.said.shape), message.is_all)
             guard.turn = message.turn
-            self.state, self._reported, self._calls = State.WATCHING, False, 0
+            self._reported = False
+            self._watch()
+
+    def _watch(self) -> None:
+        """Wait no longer."""
+        self.state, self._calls, self._shown = State.WATCHING, 0, None
 
     def _must_be_here(self) -> None:
         if self.state == State.LEFT:

@@ -103,6 +103,9 @@ def _write_site(site: "Site", out: Writer) -> None:
             _write_held(out, now or 0, held)
     out.i64(site._said_tick)
     out.u8(site._calls)
+    out.u8(site._shown is not None)
+    for numbers in site._shown or ():
+        out.deltas(numbers)
     site._inbox.write(out)
     write_messages(out, site._out)
     write_drifts(out, site.drifts)
@@ -155,6 +158,8 @@ def _read_site(monitor: "Monitor", source: Reader, is_earlier: bool) -> "Site":
             site._held[stream] = _read_held(source, site._nows[stream], monitor)
     if not is_earlier:
         site._said_tick, site._calls = source.within(source.i64(), -(2**62), 2**62), source.u8()
+        if source.choice(0, 1):
+            site._shown = [source.deltas(layout.size) for layout in monitor.layouts]
     _check(source, site._inbox.read(source), site._check, site.number)
     site._out = read_messages(source)
     read_drifts(source, site.drifts)
