@@ -94,7 +94,7 @@ def total(sketch: Any, last: Any = None) -> Any:
 
     >>> import lately as lt
     >>> sketch = lt.EcmSketch(window="1h", eps=0.1, delta=0.1)
-    >>> sketch.update(["a", "b", "a"], [0, 1200, 1800])
+    >>> sketch.update(["a", "b", "a"], [0, 1201, 1800])
     >>> total(pa.array([sketch.to_bytes()]), pa.array(["10 minutes"])).to_pylist()
     [{'value': 2, 'low': 2, 'high': 2, 'confidence': 1.0}]
     """
