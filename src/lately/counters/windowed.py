@@ -321,7 +321,7 @@ class Windowed(ABC, Generic[S]):
         return replace(self._shape, counter_eps=float(eps))
 
     def _why_fixed(self) -> str:
-        """Why its counters cannot be built anew, as part of a sentence."""
+        """Why its counters cannot be rebuilt, as part of a sentence."""
         counter = getattr(self._shape, "counter", None)
         if counter is None:
             return f"the sizes of a {type(self).__name__} follow from the eps that it was built with"

@@ -27,7 +27,7 @@ from lately.exact.thinned import Thinned
 _SURE = 0.1  # of exact filters: substreams within a tenth of the bar are looked at one by one
 
 
-_SPARE = 8  # orders that cover this many times what is asked for are laid anew
+_SPARE = 8  # orders that cover this many times what is asked for are rebuilt
 _NEVER = -(2**62)
 _MOST = 2.0**62  # arrivals that a substream can have
 
@@ -67,9 +67,7 @@ class Collective:
         self._seen = np.zeros(64, np.int64)
         self._batches = 0
         self._longest = 0
-        self._horizon = (
-            1  # ticks that the orders of levels cover: some more than ``_longest``, so that they are seldom laid anew
-        )
+        self._horizon = 1  # ticks that the orders of levels cover: some more than ``_longest``, so that they are seldom rebuilt
         self._now = _NEVER
 
     @property

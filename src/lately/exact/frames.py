@@ -60,7 +60,7 @@ def _from_list(values: Any, name: str) -> tuple[Numbers, bool]:
     if kinds == {int}:
         try:
             return of_integers(np.array(values, np.int64), name), True
-        except OverflowError:  # which of them it is, is told below
+        except OverflowError:  # the check below names the value
             pass
     if kinds and kinds <= {int, float, type(None)}:
         return of_list(values, name), float not in kinds

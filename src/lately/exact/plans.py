@@ -36,7 +36,7 @@ class LookupCounts:
         self.total += 1
 
     def count_all(self, queries: int) -> None:
-        """All queries were looked up, so many of them."""
+        """Note that all queries, this number of them, were looked up."""
         self.passes += 1
         self.total += queries
 
@@ -77,7 +77,7 @@ class Plans:
         return position - self.at + lookups > self._patience
 
     def again(self, counts: LookupCounts, ticks: Ring, now: int) -> list[tuple[WidthClass, Choice]]:
-        """Choose anew by the lookups since the last time; give the classes for which another algorithm is better now."""
+        """Choose again by the lookups since the last time; return the classes for which another algorithm is better now."""
         arrived = max(ticks.end - self.at, 1)
         changed = []
         for of_class in self._classes.values():

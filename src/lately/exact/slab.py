@@ -14,7 +14,7 @@ from lately.core.jit import helper
 
 TOP, USED = 48, 49
 
-#: A pool this many times as large as what is used of it is packed anew.
+#: A pool this many times as large as what is used of it is packed again.
 SPARE = 8
 
 

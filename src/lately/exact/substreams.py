@@ -14,7 +14,7 @@ from lately.core.keys import Hashes, Keys, all_hashes
 
 _SMALLEST = 64
 _GONE = -(2**63)
-_SPARE = 8  # numbers that are this many times as many as their keys are given anew
+_SPARE = 8  # numbers that are this many times as many as their keys are assigned again
 _HAND = 2  # substreams that the sweep looks at for each arrival
 
 

@@ -13,7 +13,7 @@ class Announced:
     - ``low``, ``high``: bounds of the true value, over all events, with the ``confidence`` given: the error of the sketch is
       in them, and what sites may have counted since. One of them is infinite where an alarm limits only one side.
     - ``alarm``: whether the estimate is above the threshold, where one was given; None while that is not known yet.
-    - ``confidence``: how likely the true value is between low and high, at the least.
+    - ``confidence``: the true value is between low and high with at least this probability.
     - ``tolerance``: where the estimate is kept, the one that the sketches of all sites would give now if they were added up.
     - ``oldest``, ``newest``: the ticks at which sites told what it rests on; None without a window, or before anybody told.
     - ``awaited``: the sites whose answer is missing. When others have waited for it in vain, ``low`` is what these prove by

@@ -71,7 +71,7 @@ class Drift(ABC):
         self._told = np.zeros((2, layout.size), np.int64)
         #: The squares of what rose and of what fell in each row (where numbers have signs, of both, in the first line):
         #: whole numbers of two words, so that nothing is lost where huge changes cancel. All changes of a site add up to
-        #: 2**62 at the most, so the sum of their squares fits.
+        #: At most 2**62, so the sum of their squares fits.
         self._squares = np.zeros((2, layout.rows, 2), np.int64)
         self._seen = np.zeros(2 * layout.rows + 1)
         #: Changes since it was last told.

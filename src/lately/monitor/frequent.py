@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 _MANY = 64
 #: A site, or a key, that has waited for an answer through so many batches and advances is spoken of again.
 PATIENCE = 8
-#: A site remembers at least so many keys, the most frequent ones, of those that came before it had any limits.
+#: A site remembers at least this number of keys, the most frequent ones, of those that came before it had any limits.
 _FIRST = 2**14
 
 
@@ -88,7 +88,7 @@ class _Known:
     waits: bool = True  # it was spoken of, and nothing more is said until that is answered
     offered: bool = False  # it was spoken of as one that might be dropped, and has been rare since
     again: int = MAX_COUNT  # while it waits, the count at which it is spoken of again
-    unanswered: int = 0  # how often it was spoken of without an answer, at the most
+    unanswered: int = 0  # how often it was spoken of without an answer, at most
     calls: int = 0  # batches and advances since it was last spoken of
 
 

@@ -110,7 +110,7 @@ def _norm(squares: Any, line: Any, row: Any) -> Any:
 def distance_left(squares: Any, seen: Any, signed: Any) -> float:
     """How much further the rows' norms may move from those seen last, up to the room (its square is the last of ``seen``).
 
-    Negative where they are too far. A change of a number by x moves the norms by x at the most, so that until the changes
+    Negative where they are too far. A change of a number by x moves the norms by at most x, so that until the changes
     add up to what is left nobody has to look again. What is left is a whole number that can be counted down without rounding.
     """
     rows = squares.shape[1]

@@ -31,7 +31,7 @@ from lately.monitor.zones import Floats
 Scheme = Literal["functional", "geometric", "push", "ship", "oracle"]
 Flush = Literal["lazy", "eager"]
 
-#: A site that waits for an answer tells again when it has changed by this share of the smallest theta, at the least 0.01.
+#: A site that waits for an answer tells again when it has changed by this share of the smallest theta, but at least 0.01.
 _IMPATIENCE, _LEAST_THETA = 0.25, 0.01
 
 
