@@ -91,7 +91,7 @@ class Report:
 
     def show(self, console: Console) -> None:
         """For people."""
-        console.rule(Text(self.title, style="bold"), align="left")
+        console.print(Text(self.title, style="bold"))  # no rule: a pipe has no width
         for table in self.tables:
             console.print(_rich(table))
         for note in self.notes:

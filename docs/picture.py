@@ -59,7 +59,7 @@ def look(browser: Browser) -> None:
 
 def main(path: Path = HERE / "dashboard.png") -> None:
     """Run the demo, wait for the alarm, look."""
-    command = [sys.executable, "-m", "lately.cli", "demo", "--headless", "--seconds", str(SECONDS), "--port", str(PORT)]
+    command = [sys.executable, "-m", "lately", "demo", "--headless", "--seconds", str(SECONDS), "--port", str(PORT)]
     demo = subprocess.Popen(command)
     try:
         wait(demo)

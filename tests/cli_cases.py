@@ -9,6 +9,7 @@ import sys
 from contextlib import contextmanager
 
 import pytest
+from patience import PATIENCE
 from typer.testing import CliRunner
 
 from lately import cli
@@ -20,8 +21,8 @@ def run(*args):
 
 def run_apart(*args, **environment):
     """In a process of its own, as users do."""
-    command = [sys.executable, "-m", "lately.cli", *(str(arg) for arg in args)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, env=os.environ | environment)
+    command = [sys.executable, "-m", "lately", *(str(arg) for arg in args)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE, env=os.environ | environment)
 
 
 def data_of(result):
@@ -64,7 +65,7 @@ def assert_wrong_usage(result, *names):
 @contextmanager
 def serving(store, *options, **environment):
     """``lately serve`` in a process of its own: its address, and the process; Ctrl-C ends it."""
-    command = [sys.executable, "-W", "error", "-m", "lately.cli", "serve", str(store), "--port", "0", *options]
+    command = [sys.executable, "-W", "error", "-m", "lately", "serve", str(store), "--port", "0", *options]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=os.environ | environment)
     try:
         line = process.stderr.readline()
@@ -73,7 +74,7 @@ def serving(store, *options, **environment):
         yield found[1], process
         if process.poll() is None:
             process.send_signal(signal.SIGINT)
-        _, rest = process.communicate(timeout=30)
+        _, rest = process.communicate(timeout=PATIENCE)
         assert (process.returncode, rest) == (130, "")
     finally:
         if process.poll() is None:

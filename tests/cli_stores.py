@@ -38,7 +38,14 @@ QUESTIONS = [
     ["alerts", "--limit", "1"],
     ["runs"],
     ["sites"],
+    ["sites", "--limit", "2"],
+    ["sites", "--state", "silent"],
+    ["late"],
+    ["rejected"],
+    ["rejected", "--site", "lima", "--reason", "no", "--limit", "1"],
 ]
+#: Rows that the shop has rejected, oldest first: batch, site and reason.
+REJECTED = [(0, "lima", "no key"), (1, "lima", "count is negative: -2"), (1, "oslo", "no key"), (2, "lima", "no time")]
 
 
 def traffic(site):
@@ -62,6 +69,18 @@ def run_row(batch, time, began=START):
         "batch": batch, "time": time, "began": began, "seconds": 0.25, "rows": 1800, "counted": 1790, "late": 7, "rejected": 3,
         "sites": 3, "state_bytes": 30_000, "shipped_bytes": 2_048, "monitor_bytes": 512, "everything_bytes": 90_000,
     }  # fmt: skip
+
+
+def site_rows(batch, time):
+    """Paris had its last row in batch 0 and Oslo's clock is a day ahead."""
+    totals = {"counted": 600 * (batch + 1), "late": 2, "rejected": 1, "ahead": 0, "ahead_seen": None}
+    seen = START + timedelta(hours=batch)
+    rows = {
+        "lima": {"time": time, "seen": seen},
+        "oslo": {"time": time + timedelta(days=1), "seen": seen, "ahead": 5, "ahead_seen": seen},
+        "paris": {"time": START - timedelta(hours=2, seconds=1), "seen": START, "counted": 600},
+    }
+    return [{"batch": batch, "site": site, **totals, **row} for site, row in rows.items()]
 
 
 def make_shop(path):
@@ -107,7 +126,14 @@ def make_shop(path):
                 batch,
                 [{"time": time, "batch": batch, "monitor": "rush", "item": None, "raised": batch == 1} | numbers],
             )
-        store.put("runs", batch, [run_row(batch, time)])
+        rows = [
+            {"batch": number, "site": site, "time": time, "reason": reason, "row": '{"page":"/[red]"}'}
+            for number, site, reason in REJECTED
+            if number == batch
+        ]
+        store.put("rejected", batch, rows)
+        store.put("sites", batch, site_rows(batch, time))
+        store.put("runs", batch, [run_row(batch, time, START + timedelta(hours=batch))])
     by_site = {}
     for site in SITES:
         pages, seconds, ms = traffic(site)

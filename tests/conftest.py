@@ -1,13 +1,18 @@
 """Settings of all tests. Soak tests (``make soak``, LATELY_SOAK=1) run only when asked for.
 
-Examples are drawn from fixed seeds, so that a test passes or fails alike everywhere. ``make fuzz`` (LATELY_FUZZ=1) draws new
-ones, and runs the property tests only.
+Examples are drawn from fixed seeds, so that a test passes or fails alike everywhere, and so is what the library itself would
+draw from the operating system. ``make fuzz`` (LATELY_FUZZ=1) draws new ones, and runs the property tests only.
 """
 
 import os
+import random
+import secrets
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from lately.counters import randwave
 
 SOAK, FUZZ = (os.environ.get(name, "") not in ("", "0") for name in ("LATELY_SOAK", "LATELY_FUZZ"))
 
@@ -24,10 +29,42 @@ settings.register_profile("soak", parent=settings.get_profile("quick"), max_exam
 settings.register_profile("fuzz", parent=settings.get_profile("quick"), derandomize=False, print_blob=True)
 settings.load_profile("fuzz" if FUZZ else "soak" if SOAK else "quick")
 
+TESTS = Path(__file__).parent
+#: The files that take a worker longest, the longest first: ``make test`` hands files to workers in this order, as one that
+#: begins last is what the other workers wait for.
+SLOW = (
+    "test_without_jit_monitor.py",
+    "test_without_jit.py",
+    "spark/test_overtaken.py",
+    "spark/test_kill.py",
+    "service/test_page.py",
+    "spark/test_cli_run.py",
+    "test_bench.py",
+    "spark/test_bench_spark.py",
+    "demo/test_headless.py",
+    "spark/test_cluster.py",
+    "spark/test_examples.py",
+    "test_without_jit_exact.py",
+    "test_without_jit_sketches.py",
+)
+
+#: In place of the operating system's: salts of randomized waves, seeds of monitors and pipelines that nobody gave. Without it a
+#: promise that holds with a probability of 1 - delta would fail a test now and then.
+DRAWS = random.Random()
+if not FUZZ:
+    secrets.randbits = DRAWS.getrandbits
+    randwave._drawn_salt = lambda: DRAWS.getrandbits(64)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Each test draws the same, whichever tests ran before it."""
+    DRAWS.seed(item.nodeid)
+
 
 @pytest.hookimpl(trylast=True)  # Hypothesis marks its tests first
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the slow tests, and of a fuzz all that draw no examples, without calling them skipped."""
+    """Slow files first; leave out the soak tests, and of a fuzz all that draw no examples, without calling them skipped."""
     left_out = [
         item
         for item in items
@@ -37,6 +74,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=left_out)
         gone = set(left_out)
         items[:] = [item for item in items if item not in gone]
+    places = {TESTS / name: place for place, name in enumerate(SLOW)}
+    items.sort(key=lambda item: places.get(item.path, len(SLOW)))
+
+
+def pytest_configure() -> None:
+    """A file that was renamed must not lose its place."""
+    if lost := [name for name in SLOW if not (TESTS / name).exists()]:
+        raise pytest.UsageError(f"SLOW in tests/conftest.py names {', '.join(lost)}, not found; give the new name or remove it")
 
 
 @pytest.fixture

@@ -11,13 +11,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from patience import PATIENCE
 from typer.testing import CliRunner
 
 from lately import __version__, cli
 
 ROOT = Path(__file__).parent.parent
-NAMES = ("speed", "memory", "error", "merge", "questions", "wcm", "windows", "monitors", "spark", "service", "start")
-HERE = [name for name in NAMES if name != "spark"]  # tests/spark/test_bench_spark.py has a session for that one
+NAMES = ("speed", "memory", "error", "merge", "questions", "wcm", "windows", "monitors", "spark", "sites", "service", "start")
+HERE = [name for name in NAMES if name not in ("spark", "sites")]  # tests/spark/test_bench_spark.py has a session for these
 
 
 @pytest.fixture(autouse=True)
@@ -31,8 +32,8 @@ def run(*args):
 
 
 def run_apart(*args):
-    command = [sys.executable, "-m", "lately.cli", "bench", *(str(arg) for arg in args)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT, timeout=300)
+    command = [sys.executable, "-m", "lately", "bench", *(str(arg) for arg in args)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT, timeout=PATIENCE)
 
 
 def reports_of(text):

@@ -91,7 +91,7 @@ def test_the_complete_example_says_what_it_says():
 
 def test_names_with_dots_need_no_quotes():
     options = parse(EXAMPLES[2]).source.options
-    assert options == {"kafka.bootstrap.servers": "broker:9092", "subscribe": "flows"}
+    assert options == {"kafka.bootstrap.servers": "broker:9092", "subscribe": "flows", "startingOffsets": "earliest"}
     assert parse(SMALL.replace("[[", '[run.spark]\nspark.ui.enabled = false\n"spark.a.b" = 1\n[[')).run.spark == {
         "spark.ui.enabled": False,
         "spark.a.b": 1,
@@ -158,6 +158,13 @@ def test_monitors_are_what_the_file_says():
     assert built.scheme == "geometric"
     assert built.sketch == monitor.Ecm(window="10m", eps=0.05, delta=0.1, seed=built.seed)
     assert built.queries == (monitor.Count(key=7, above=10, theta=0.2),)
+    for kind, built in (
+        (("count", "key = 7"), monitor.Count(key=7, below=5, theta=0.1)),
+        (("self-join", ""), monitor.SelfJoin(below=5, theta=0.1)),
+        (("join", 'left = "a"', 'right = "b"'), monitor.InnerProduct(of=("left", "right"), below=5, theta=0.1)),
+    ):
+        config = parse(watching(f'kind = "{kind[0]}"', *kind[1:], "below = 5"))
+        assert config.monitor_of(config.monitors[0]).queries == (built,)
     frequent = parse(watching('kind = "frequent"', "tau = 100"))
     assert frequent.monitor_of(frequent.monitors[0]).frequent == ("watch", monitor.Frequent(tau=100, theta=0.1))
 
@@ -183,7 +190,7 @@ def test_groups_may_have_a_lateness_of_nothing():
 
 
 def test_the_future_may_be_any_number_of_odd_ticks_when_nobody_gave_it():
-    assert parse(SMALL.replace('"1h"', '"70s"\ntick = "7s"')).window.future == "1d"
+    assert parse(SMALL.replace('"1h"', '"70s"\ntick = "7s"')).window.future == "5m"
 
 
 # -- what is wrong -----------------------------------------------------------------------------------------------------
@@ -226,7 +233,7 @@ WRONG = {
     ),
     "a key that nobody knows": (
         SMALL.replace('"state"', '"state"\n"zürich hb" = 1'),
-        ['13: [run] does not know "zürich hb"; it knows checkpoint, trigger, master, seed, spark'],
+        ['13: [run] does not know "zürich hb"; it knows checkpoint, trigger, master, seed, lease, spark'],
     ),
     "a word that is none of a few": (
         SMALL.replace("format", 'mode = "stream"\nformat'),
@@ -426,6 +433,12 @@ run.spark = 3
         ["13: [run.spark]: sql.ansi is no setting of Spark; under [run.spark] write the whole name, which begins with spark."],
     ),
     "a trigger that cannot be read": (SMALL.replace('"state"', '"state"\ntrigger = "often"'), None),
+    "a lease that cannot be read": (SMALL.replace('"state"', '"state"\nlease = "a while"'), None),
+    "a lease that is no text": (SMALL.replace('"state"', '"state"\nlease = 60'), None),
+    "a lease that is too short": (
+        SMALL.replace('"state"', '"state"\nlease = "999ms"'),
+        ['13: run.lease = "999ms": must be at least a second, such as "1m"'],
+    ),
     "sketches at odd times": (
         SMALL.replace('"store"', '"store"\nsketches = "often"'),
         ['11: store.sketches = "often": give "never", "always", or how often, such as "10m"'],
@@ -457,6 +470,14 @@ run.spark = 3
         SMALL.replace('"store"', '"store"\nsketches = "0s"'),
         ['11: store.sketches = "0s": give 1s at the least'],
     ),
+    "a monitor with two lines": (
+        watching('kind = "count"', "key = 7", "above = 3", "below = 2"),
+        ["16: monitors[0]: a monitor has one line: give above or below, or make two monitors"],
+    ),
+    "frequent keys below a line": (
+        watching('kind = "frequent"', "tau = 3", "below = 2"),
+        ["16: monitors[0]: frequent keys have tau instead of above and below"],
+    ),
     "a monitor without its key": (watching('kind = "count"', "above = 3"), ["16: monitors[0]: a count of which key? give key"]),
     "a monitor without its tau": (
         watching('kind = "frequent"'),
@@ -470,9 +491,16 @@ run.spark = 3
         watching('kind = "self-join"', "eps = 1e-12"),
         ["16: monitors[0]: eps=1e-12: give a number between 0 and 1 (1e-09 at the least), such as 0.01"],
     ),
-    "no TOML": ("[source]\nformat 3\n", ["2: not TOML: Expected '=' after a key in a key/value pair (at line 2, column 8)"]),
+    "no TOML": (
+        "[source]\nformat 3\n",
+        ["2: not TOML: Expected '=' after a key in a key/value pair (character 8); write key = \"value\""],
+    ),
+    "no quotes": ("[columns]\nkey = url\n", ['2: not TOML: Invalid value (character 7); text stands in quotes: key = "url"']),
     "no end": ('[source]\nformat = """\n\n', None),
-    "a key given twice": ("a = 1\n\na = 2\n", ["3: not TOML: Cannot overwrite a value (at line 3, column 6)"]),
+    "a key given twice": (
+        "a = 1\n\na = 2\n",
+        ["3: not TOML: Cannot overwrite a value (character 6); this key was given before; keep one of them"],
+    ),
 }
 
 
@@ -685,3 +713,27 @@ d = -inf
         "q[0].n": 12, "q[0].n[0]": 12, "q[0].n[1]": 13,
         "q[0].n[1].v": 14, "q[1]": 15, "q[1].sub": 16, "q[1].sub.d": 17, "late": 19, "late.table": 18,
     }  # fmt: skip
+
+
+def test_how_far_ahead_rows_may_be_is_a_length_or_any():
+    assert parse(SMALL).window.ahead is None
+    assert parse(SMALL.replace('"1h"', '"1h"\nahead = "any"')).window.ahead == "any"
+    assert parse(SMALL.replace('"1h"', '"1h"\nahead = "2m"')).window.ahead == "2m"
+    with pytest.raises(ParameterError, match=r"ahead.*any"):
+        parse(SMALL.replace('"1h"', '"1h"\nahead = "soon"'))
+
+
+def test_the_master_is_one_that_spark_knows():
+    for master in (
+        "local",
+        "local[2]",
+        "local[*]",
+        "local[4, 2]",
+        "local-cluster[2,1,1024]",
+        "yarn",
+        "spark://a:7077",
+        "k8s://b",
+    ):
+        assert parse(SMALL.replace("[run]", f'[run]\nmaster = "{master}"')).run.master == master
+    with pytest.raises(ParameterError, match=r'run\.master = "lokal\[2\]": no master of Spark; give "local\[2\]"'):
+        parse(SMALL.replace("[run]", '[run]\nmaster = "lokal[2]"'))

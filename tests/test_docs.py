@@ -2,6 +2,8 @@
 
 import doctest
 import re
+import shlex
+import tomllib
 from pathlib import Path
 
 from typer.main import get_command
@@ -39,7 +41,7 @@ def options_of(command):
 
 
 def make_targets():
-    return set(re.findall(r"(?m)^([a-z]+):", (ROOT / "Makefile").read_text()))
+    return set(re.findall(r"(?m)^([a-z-]+):", (ROOT / "Makefile").read_text()))
 
 
 def test_the_guide_runs():
@@ -113,6 +115,37 @@ def test_every_make_target_in_the_docs_exists():
 def test_ci_runs_what_people_run():
     script = ROOT / ".ci" / "run"
     assert script.stat().st_mode & 0o111, "not executable"
-    ran = re.findall(r"(?m)^make (\w+)$", script.read_text())
+    ran = re.findall(r"(?m)^make ([a-z-]+)", script.read_text())
     assert "test" in ran
     assert set(ran) <= make_targets()
+
+
+def test_every_supported_spark_has_tests_and_ci_runs_the_newest():
+    makefile, project = (ROOT / "Makefile").read_text(), tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    (listed,) = re.findall(r"(?m)^SPARKS := (.*)$", makefile)
+    versions, extras = listed.split(), project["optional-dependencies"]
+    (supported,) = (line for line in extras["spark"] if line.startswith("pyspark"))
+    assert supported == f"pyspark[sql]>={versions[0]},<{versions[-1].split('.')[0]}.{int(versions[-1].split('.')[1]) + 1}"
+    pinned = {name: lines for name, lines in extras.items() if re.fullmatch(r"spark-\d-\d", name)}
+    assert list(pinned) == [f"spark-{version.replace('.', '-')}" for version in versions]
+    for version, (line,) in zip(versions, pinned.values(), strict=True):
+        assert line.startswith(f"pyspark[sql]=={version}.")
+    assert f"'.[dev,spark-{versions[0].replace('.', '-')}]'" in makefile  # what `make test` installs
+    command = shlex.split(re.search(r"(?m)^make (test-spark .*)$", (ROOT / ".ci" / "run").read_text())[1])
+    assert f"SPARK={versions[-1]}" in command
+    (chosen,) = (word.removeprefix("SPARK_TESTS=") for word in command if word.startswith("SPARK_TESTS="))
+    assert all((ROOT / path.partition("::")[0]).is_file() for path in chosen.split())
+
+
+def test_the_kafka_example_names_the_jars_of_the_default_spark():
+    text = (ROOT / "docs" / "pipeline.md").read_text()
+    (example,) = (block for block in re.findall(r"(?s)```toml\n(.*?)```", text) if 'format = "kafka"' in block)
+    settings = tomllib.loads(example)
+    jars = settings["run"]["spark"]["spark.jars"].split(",")
+    found = [re.fullmatch(r"jars/([\w.-]+)-(\d+\.\d+\.\d+)\.jar", jar).groups() for jar in jars]
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    (spark,) = extras["spark-4-1"]
+    assert dict(found)["spark-sql-kafka-0-10_2.13"] == spark.partition("==")[2]
+    assert [name for name, _ in found][1:] == ["spark-token-provider-kafka-0-10_2.13", "kafka-clients", "commons-pool2"]
+    fetched = re.findall(r"<artifactId>(spark-.*?)</artifactId>\s*<version>(.*?)</version>", text)
+    assert fetched == found[:2]

@@ -15,6 +15,7 @@ from pydantic import (
     Field,
     PlainSerializer,
     PlainValidator,
+    PrivateAttr,
     ValidationError,
     field_validator,
     model_validator,
@@ -31,9 +32,22 @@ from lately.monitor.sketch import Ecm
 from lately.monitor.watch import Monitor
 from lately.sketches.dyadic import Dyadic
 from lately.sketches.ecm import EcmSketch
+from lately.sketches.quantiles import DEFAULT_QUANTILES
 from lately.sketches.quantiles import Quantiles as QuantilesSketch
 from lately.sketches.topk import TopK
-from lately.toml_lines import Found, MisfitError, explained
+from lately.toml_lines import Found, MisfitError, Origin, explained
+
+#: What can be given for Spark's master.
+_MASTER = re.compile(r"local(\[(\*|\d+)(, *\d+)?\])?|local-cluster\[[\d, ]+\]|yarn|(spark|k8s)://.+")
+#: What to do about mistakes that the reader of TOML finds, by how it begins to tell them.
+_TOML_ADVICE = {
+    "Invalid value": 'text stands in quotes: key = "url"',
+    "Cannot overwrite a value": "this key was given before; keep one of them",
+    "Cannot declare": "this table was given before; put its keys together",
+    "Expected '=' after a key": 'write key = "value"',
+    "Unclosed": "close it",
+    "Expected newline or end of document": "one key = value a line",
+}
 
 #: Formats that are files, and those of them that Spark streams only if it is told their columns.
 _FILES = ("parquet", "orc", "csv", "json", "xml", "avro", "text")
@@ -61,6 +75,15 @@ def _kept(value: Any) -> str | int:
         return _length(value)
     except ValueError:
         raise ValueError('give "never", "always", or how often, such as "10m"') from None
+
+
+def _ahead(value: Any) -> str | int:
+    if value == "any":
+        return "any"
+    try:
+        return _length(value)
+    except ValueError:
+        raise ValueError('give a length of time such as "1m", a whole number where times are, or "any"') from None
 
 
 def _key(value: Any) -> str | int:
@@ -147,7 +170,8 @@ class WindowTable(Model):
     length: Length = Field(examples=["1h"])
     tick: Length | None = None
     lateness: Length | None = None
-    future: Length | None = "1d"
+    future: Length | None = "5m"
+    ahead: Annotated[str | int, PlainValidator(_ahead)] | None = None
 
     @property
     def window(self) -> Window:
@@ -168,6 +192,9 @@ class WindowTable(Model):
         with found.at("lateness"):
             if self.lateness is not None and window.length(self.lateness) > window.ticks:
                 raise ParameterError(f"longer than the window; give at most {window.text(window.ticks)}")
+        with found.at("ahead"):
+            if self.ahead not in (None, "any"):
+                window.length(self.ahead)
         with found.at("future"):
             if self.future is not None and window.kind == "integer":
                 raise ParameterError("times are whole numbers, which no clock tells; leave future out")
@@ -228,7 +255,7 @@ class Quantiles(Asked):
     """Quantiles of ``value``, told apart in steps of ``resolution`` from ``lo`` to ``hi``."""
 
     kind: Literal["quantiles"]
-    q: Annotated[list[Annotated[float, Field(ge=0, le=1)]], Field(min_length=1, max_length=1_000)] = [0.5, 0.9, 0.99]
+    q: Annotated[list[Annotated[float, Field(ge=0, le=1)]], Field(min_length=1, max_length=1_000)] = [*DEFAULT_QUANTILES]
     lo: float = Field(examples=[0])
     hi: float = Field(examples=[60])
     resolution: Annotated[float, Field(gt=0, examples=[0.01])]
@@ -315,6 +342,7 @@ class Watch(Model):
     left: Text | None = None
     right: Text | None = None
     above: float | None = None
+    below: float | None = None
     tau: float | None = None
     theta: Fraction = 0.1
     last: Length | None = None
@@ -334,7 +362,7 @@ class Watch(Model):
             raise ValueError(
                 "keys are frequent from how often on? give tau"
                 if self.tau is None
-                else 'only kind = "frequent" has tau; give above'
+                else 'only kind = "frequent" has tau; give above or below'
             )
         if (self.key is not None) != (self.kind == "count"):
             raise ValueError("a count of which key? give key" if self.key is None else 'only kind = "count" has a key')
@@ -344,8 +372,10 @@ class Watch(Model):
             raise ValueError('only kind = "join" has left and right; give where')
         if self.kind == "join" and self.where is not None:
             raise ValueError("a join has its rows from left and right; leave where out")
-        if self.kind == "frequent" and self.above is not None:
-            raise ValueError("frequent keys have tau instead of above")
+        if self.kind == "frequent" and (self.above is not None or self.below is not None):
+            raise ValueError("frequent keys have tau instead of above and below")
+        if self.above is not None and self.below is not None:
+            raise ValueError("a monitor has one line: give above or below, or make two monitors")
         return self
 
 
@@ -364,6 +394,7 @@ class Run(Model):
     trigger: Text = "5 seconds"
     master: Text | None = None
     seed: Annotated[int, Field(ge=0, lt=2**64)] | None = None
+    lease: Text = "1m"
     spark: Settings = {}
 
     @field_validator("trigger")
@@ -371,6 +402,20 @@ class Run(Model):
     def _is_a_duration(cls, trigger: str) -> str:
         nanoseconds(trigger)
         return trigger
+
+    @field_validator("master")
+    @classmethod
+    def _is_a_master(cls, master: str | None) -> str | None:
+        if master is not None and not _MASTER.fullmatch(master):
+            raise ValueError('no master of Spark; give "local[2]", "local[*]", "spark://host:7077", "yarn" or "k8s://host:443"')
+        return master
+
+    @field_validator("lease")
+    @classmethod
+    def _is_a_second_or_longer(cls, lease: str) -> str:
+        if nanoseconds(lease) < 10**9:
+            raise ValueError('must be at least a second, such as "1m"')
+        return lease
 
     @field_validator("spark")
     @classmethod
@@ -387,6 +432,11 @@ class Run(Model):
         """The trigger as Spark reads it."""
         return f"{nanoseconds(self.trigger) // 1_000_000} milliseconds"
 
+    @property
+    def lease_seconds(self) -> float:
+        """For how many seconds a run holds its state without renewing its lease."""
+        return nanoseconds(self.lease) / 1e9
+
 
 class Config(Model):
     """A whole pipeline file."""
@@ -400,6 +450,13 @@ class Config(Model):
     monitors: list[Watch] = []
     store: StoreTable
     run: Run = Run()
+    #: Where it was read, for mistakes that only Spark finds.
+    _origin: Origin = PrivateAttr(default_factory=Origin)
+
+    @property
+    def origin(self) -> Origin:
+        """The file that it was read from, which knows the lines of its values."""
+        return self._origin
 
     # -- what it asks for, as the rest of lately takes it --------------------------------------------------------------
 
@@ -431,11 +488,18 @@ class Config(Model):
             case _:
                 return None
 
+    def columns_of(self, query: Exact) -> list[str]:
+        """The columns that an exact query reads. Counting rows reads the column that says how many times each counts."""
+        weights = self.columns.count if query.aggregate == "count" else None
+        return [text for text in (query.of, query.per, weights) if text is not None]
+
     def exact_of(self, query: Exact) -> tuple[Aggregate | Condition, dict[str, Any]]:
         """What to register with ``Windows.add``, and its options; columns are called as the file writes them."""
         of = query.of or ""
         what: Aggregate | Condition
         match query.aggregate:
+            case "count" if self.columns.count is not None:
+                what = sum_(self.columns.count)
             case "count":
                 what = count()
             case "quantile":
@@ -462,11 +526,11 @@ class Config(Model):
         query: WatchedSelfJoin | InnerProduct | Count | Frequent
         match watch.kind:
             case "self-join":
-                query = WatchedSelfJoin(above=watch.above, theta=watch.theta)
+                query = WatchedSelfJoin(above=watch.above, below=watch.below, theta=watch.theta)
             case "join":
-                query = InnerProduct(of=("left", "right"), above=watch.above, theta=watch.theta)
+                query = InnerProduct(of=("left", "right"), above=watch.above, below=watch.below, theta=watch.theta)
             case "count":
-                query = Count(key=watch.key, above=watch.above, theta=watch.theta)
+                query = Count(key=watch.key, above=watch.above, below=watch.below, theta=watch.theta)
             case "frequent":
                 query = Frequent(tau=watch.tau or 0, theta=watch.theta)
         seed = self.run.seed if seed is None else seed
@@ -579,9 +643,11 @@ def load(path: str | Path) -> Config:
 def of(content: dict[str, Any], name: str = "pipeline") -> Config:
     """A pipeline from what a file would hold."""
     try:
-        return Config.model_validate(content)
+        config = Config.model_validate(content)
     except ValidationError as error:
         raise ParameterError(explained(error, Config, None, name)) from None
+    config._origin = Origin(name)
+    return config
 
 
 def parse(text: str, name: str = "pipeline.toml") -> Config:
@@ -600,11 +666,14 @@ def parse(text: str, name: str = "pipeline.toml") -> Config:
     except RecursionError:
         raise ParameterError(f"{name}: brackets inside brackets, too deep to read; make it flatter") from None
     except ValueError as error:  # tomllib's own, or Python's about a number of thousands of digits
-        says, end, place = str(error).partition(" (at ")
-        line = re.match(r"line (\d+)", place)
-        at = int(line[1]) if line else text.count("\n") + 1
-        raise ParameterError(f"{name}:{at}: not TOML: {says.partition(';')[0]}{end}{place}") from error
+        says, _, place = str(error).partition(" (at ")
+        at = re.match(r"line (\d+), column (\d+)", place)
+        line, column = (int(at[1]), f" (character {at[2]})") if at else (text.count("\n") + 1, "")
+        advice = next((remedy for known, remedy in _TOML_ADVICE.items() if says.startswith(known)), "correct the line")
+        raise ParameterError(f"{name}:{line}: not TOML: {says.partition(';')[0]}{column}; {advice}") from error
     try:
-        return Config.model_validate(data)
+        config = Config.model_validate(data)
     except ValidationError as error:
         raise ParameterError(explained(error, Config, text, name)) from None
+    config._origin = Origin(name, text)
+    return config

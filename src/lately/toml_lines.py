@@ -9,6 +9,7 @@ and the text of each, and says in plain words what a pydantic model refuses of t
 It relies on the file being valid TOML: read it with tomllib first.
 """
 
+import dataclasses
 import difflib
 import json
 import re
@@ -29,6 +30,8 @@ Way = tuple[str | int, ...]
 
 #: Values that are longer are cut where they are shown.
 _SHOWN = 60
+#: Paths and expressions, which are what Spark's errors are about, may be longer.
+_SHOWN_WHOLE = 300
 #: Mistakes that are told at once; more are only counted.
 _MOST_TOLD = 20
 
@@ -181,10 +184,10 @@ def dotted(way: Way) -> str:
     return "".join(steps).removeprefix(".")
 
 
-def shown(written: str) -> str:
+def shown(written: str, longest: int = _SHOWN) -> str:
     """A value as it is written, in one line that is not too long."""
     first, *more = written.split("\n")
-    return f"{first[:_SHOWN].rstrip()}…" if more or len(first) > _SHOWN else first
+    return f"{first[:longest].rstrip()}…" if more or len(first) > longest else first
 
 
 def _name(key: str) -> str:
@@ -274,6 +277,34 @@ def explained(error: ValidationError, model: type[BaseModel], text: str | None, 
     ]
     more = [f"{name}: and {len(lines) - _MOST_TOLD} more like these"] if len(lines) > _MOST_TOLD else []
     return "\n".join(lines[:_MOST_TOLD] + more)
+
+
+@dataclasses.dataclass(frozen=True)
+class Origin:
+    """Where the values of a model come from, for mistakes that are found after the file was read.
+
+    ``name`` is the file's name and ``text`` its content, None for values that come from no file. All are equal, so that
+    the same values from two files are.
+
+    >>> origin = Origin("shop.toml", '[columns]\\ntime = "ts +"')
+    >>> origin.mistake(("columns", "time"), "ts +", "syntax error")
+    (2, 'shop.toml:2: columns.time = "ts +": syntax error')
+    >>> Origin().mistake(("columns", "time"), "ts +", "syntax error")
+    (1, 'pipeline: columns.time = "ts +": syntax error')
+    """
+
+    name: str = dataclasses.field(default="pipeline", compare=False)
+    text: str | None = dataclasses.field(default=None, compare=False)
+
+    def mistake(self, way: Way, value: Any, says: str, owner: str = "") -> tuple[int, str]:
+        """The line of a value, and a sentence: where it is, the value (None: not shown), whose it is, what is wrong."""
+        places = Places(self.text or "")
+        place = places.found.get(way)
+        shows = place.written if place is not None and place.written else json.dumps(value, ensure_ascii=False)
+        subject = dotted(way) if value is None else f"{dotted(way)} = {shown(shows, _SHOWN_WHOLE)}"
+        line = places.of(way).line
+        at = self.name if self.text is None else f"{self.name}:{line}"
+        return line, f"{at}: {subject}{owner}: {says}".replace("\n", " ")
 
 
 def _subject(way: Way, place: Place | None) -> str:

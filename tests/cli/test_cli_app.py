@@ -6,6 +6,7 @@ import sys
 
 import pytest
 from cli_cases import assert_one_line, assert_wrong_usage, run, run_apart, without_colours
+from patience import PATIENCE
 from typer.main import get_command
 
 import lately as lt
@@ -76,6 +77,14 @@ def test_commands_and_options_are_completed(typed, wanted):
     assert sorted(done.stdout.split()) == wanted, done.stderr
 
 
+@pytest.mark.parametrize("args", [["--version"], ["plan", "--json"], ["query", "top", "--store", "nowhere"], ["forecast"]])
+def test_the_module_runs_as_the_command_does(args):
+    command = [sys.executable, "-c", "from lately.cli import main; main()", *args]
+    wanted = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+    done = run_apart(*args)
+    assert (done.returncode, done.stdout, done.stderr) == (wanted.returncode, wanted.stdout, wanted.stderr)
+
+
 FREE = {"pyspark", "fastapi", "starlette", "uvicorn", "pandas", "polars"}
 
 
@@ -95,5 +104,6 @@ try:
 finally:
     print(*{FREE!r}.intersection(sys.modules), "lately.config" in sys.modules, file=sys.stderr)
 """
-    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False, timeout=120)
+    command = [sys.executable, "-W", "error", "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE)
     assert (done.returncode, done.stderr) == (0, "False\n")

@@ -147,7 +147,7 @@ def test_inspect_as_json_tells_the_facts(thing, tmp_path):
         assert (facts["delta"], facts["universe"], facts["merges"]) == (thing.delta, thing.universe, thing.merges)
     if isinstance(thing, lt.Quantiles):
         assert [facts[name] for name in ("lo", "hi", "resolution")] == [thing.lo, thing.hi, thing.resolution]
-    assert facts["now"] == (str(thing.now) if isinstance(thing.now, datetime) else thing.now)
+    assert facts["now"] == (f"{thing.now:%Y-%m-%dT%H:%M:%S}Z" if isinstance(thing.now, datetime) else thing.now)
 
 
 def test_inspect_tells_what_a_sketch_was_built_with(tmp_path):

@@ -1,12 +1,17 @@
 """``lately query`` says what the library says of a store, as data and as tables, and refuses in one line."""
 
+import re
 import shutil
+from pathlib import Path
 
 import pytest
-from cli_cases import assert_refused, assert_wrong_usage, cells_of, data_of, run, without_colours
-from cli_stores import PAGES, QUESTIONS, SITES, run_row, traffic
+from cli_cases import assert_refused, assert_wrong_usage, cells_of, data_of, run, run_apart, without_colours
+from cli_stores import PAGES, QUESTIONS, REJECTED, SITES, run_row, traffic
 
+import lately as lt
+from lately import config
 from lately.cli import local
+from lately.service.models import QuantilesAsked
 from lately.store import Store
 from lately.store.questions import Questions
 from lately.store.view import View
@@ -74,12 +79,21 @@ def test_other_questions_are_those_of_the_library(shop, questions):
     assert [row["estimate"] for row in data(shop, "quantiles", "0.5", "0.9")["rows"]] == [
         local.estimate(one) for _, one in questions.quantiles([0.5, 0.9])
     ]
-    assert [row["q"] for row in data(shop, "quantiles")["rows"]] == [0.5, 0.95, 0.99]
     assert data(shop, "range", 0, 99)["estimate"] == local.estimate(questions.count_range(0, 99))
     assert data(shop, "self-join")["estimate"] == local.estimate(questions.self_join())
     assert data(shop, "total", "--site", "lima")["estimate"] == local.estimate(questions.total(sites=["lima"]))
     product = questions.inner_product("ecm odd", "ecm even")
     assert data(shop, "inner-product", "both", "both")["estimate"] == local.estimate(product)
+
+
+def test_the_default_quantiles_are_the_same_everywhere(shop, service):
+    wanted = [0.5, 0.9, 0.99]
+    page = (Path(lt.__file__).parent / "service" / "static" / "index.html").read_text()
+    assert [row["q"] for row in data(shop, "quantiles")["rows"]] == wanted
+    assert [row["q"] for row in data_of(run("query", "quantiles", "--url", service, "--json"))["rows"]] == wanted
+    assert QuantilesAsked().q == wanted
+    assert config.Quantiles(name="q", kind="quantiles", lo=0, hi=1, resolution=0.1).q == wanted
+    assert 'name="q" value="0.5, 0.9, 0.99"' in page
 
 
 def test_a_stream_of_integers_is_asked_with_integers(flows):
@@ -101,11 +115,44 @@ def test_what_the_pipeline_wrote_is_told(shop):
     assert [row["value"] for row in history["rows"]] == [99, 98, 97]
     assert [row["time"] for row in history["rows"]] == [f"2026-01-01T00:{minute}:59Z" for minute in ("09", "19", "29")]
     alerts = data(shop, "alerts")["rows"]
-    assert [(row["batch"], row["raised"], row["high"]) for row in alerts] == [(1, True, None), (2, False, None)]
+    assert [(row["batch"], row["state"], row["high"]) for row in alerts] == [(1, "firing", None), (2, "resolved", None)]
     assert [row["batch"] for row in data(shop, "runs", "--limit", 2)["rows"]] == [1, 2]
-    sites = data(shop, "sites")["rows"]
-    assert [(row["site"], row["total"]["value"]) for row in sites] == [(site, 1800) for site in SITES]
-    assert all(row["bytes"] > 1000 for row in sites)
+
+
+def test_sites_that_are_behind_or_ahead_are_told(shop, flows):
+    said = data(shop, "sites")
+    assert [(row["site"], row["behind"], row["state"]) for row in said["rows"]] == [
+        ("paris", 9000.0, "behind"),  # there are too few batches to call it silent
+        ("lima", 0.0, "ok"),
+        ("oslo", -86_400.0, "ahead"),
+    ]
+    assert (said["newest"], said["lag"], said["tolerance"]) == ("2026-01-01T00:29:59Z", 9000.0, 3000.0)
+    assert (said["sites"], said["silent"], said["ahead"], said["behind"]) == (3, 0, 1, 1)
+    assert (said["rows"][2]["ahead"], said["rows"][2]["ahead_seen"]) == (5, "2026-01-01T02:00:00Z")
+    assert [row["site"] for row in data(shop, "sites", "--limit", 1)["rows"]] == ["paris"]
+    assert [row["site"] for row in data(shop, "sites", "--state", "ahead")["rows"]] == ["oslo"]
+    shown = ask(shop, "sites").stdout
+    assert shown.startswith("3 sites: 0 silent, 1 ahead, 1 behind, up to 2026-01-01 00:29:59\n")
+    numbers = ["600", "2", "1", "0"]
+    assert cells_of(shown)[0] == ["paris", "behind", "2025-12-31 21:59:59", "2h 30m", "2026-01-01 00:00:00", *numbers]
+    assert "behind; 1 shown, up to" in ask(shop, "sites", "--limit", 1).stdout
+    assert data(flows, "sites")["rows"][0]["state"] is None  # a store of an earlier version has no snapshot
+
+
+def test_rejected_rows_come_with_their_reasons(shop):
+    said = data(shop, "rejected")
+    assert [(row["batch"], row["site"], row["reason"]) for row in said["rows"]] == REJECTED[::-1]
+    assert said["reasons"] == [{"reason": "no key", "rows": 2}, *said["reasons"][1:]]
+    assert {one["reason"]: one["rows"] for one in said["reasons"]} == {"no key": 2, "count is negative": 1, "no time": 1}
+    assert said["complete"]
+    mine = data(shop, "rejected", "--site", "lima", "--reason", "no", "--limit", 1)
+    assert [(row["batch"], row["reason"]) for row in mine["rows"]] == [(2, "no time")]
+    assert sum(one["rows"] for one in mine["reasons"]) == 3
+    shown = ask(shop, "rejected", "--limit", 1).stdout
+    assert shown.startswith("4 rejected rows: 2 no key, 1 ")
+    assert cells_of(shown) == [["2026-01-01 00:29:59", "2", "lima", "no time", '{"page":"/[red]"}']]
+    assert ask(shop, "late").stdout == "No late rows.\n"
+    assert data(shop, "late") == {"reasons": [], "complete": True, "rows": []}
 
 
 def test_tables_say_what_is_asked_and_how_sure_it_is(shop):
@@ -118,7 +165,9 @@ def test_tables_say_what_is_asked_and_how_sure_it_is(shop):
     bars = [row[-1] for row in cells_of(ask(shop, "top", "--last", "10m").stdout)]
     assert bars[0] == "█" * 24
     assert [len(bar) for bar in bars] == sorted((len(bar) for bar in bars), reverse=True)
-    assert ["2026-01-01 00:19:59", "rush", "–", "raised", "120", "110 … ∞", "99%"] in cells_of(ask(shop, "alerts").stdout)
+    alerts = cells_of(ask(shop, "alerts").stdout)
+    assert ["rush", "–", "2026-01-01 00:19:59", "firing", "120", "110 … ∞", "99%"] in alerts
+    assert [row[3] for row in alerts] == ["firing", "resolved"]
     runs = cells_of(ask(shop, "runs").stdout)
     assert runs[0] == ["0", "2026-01-01 00:09:59", "1,800", "7", "3", "0.25", "2.0 KiB", "87.9 KiB"]
     assert "[red]/odd\\x1b[2J" in ask(shop, "top").stdout
@@ -187,7 +236,8 @@ def test_a_store_without_sketches_says_what_to_write(tmp_path):
     store.put("runs", 0, [run_row(0, None)])
     assert data(store.path, "runs")["rows"][0]["time"] is None
     assert ask(store.path, "runs").exit_code == 0
-    assert data(store.path, "sites") == {"rows": [], "asof": None}
+    assert (data(store.path, "sites")["rows"], data(store.path, "sites")["sites"]) == ([], 0)
+    assert ask(store.path, "sites").stdout == "No sites so far.\n"
 
 
 def test_keys_of_any_bytes_are_taken(shop):
@@ -218,6 +268,8 @@ def test_damaged_files_are_told_in_one_line(shop, tmp_path):
         (["top", "--url", "http://127.0.0.1:1"], "--url"),
         (["quantiles", "half"], "Q"),
         (["runs", "--limit", "0"], "--limit"),
+        (["sites", "--state", "asleep"], "--state"),
+        (["rejected", "--limit", "0"], "--limit"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else value,
 )
@@ -229,3 +281,21 @@ def test_no_question_shows_the_help():
     result = run("query")
     assert result.exit_code == 2
     assert "inner-product" in without_colours(result.output)
+
+
+# -- how wide it is ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("columns", ["60", "80", None])
+@pytest.mark.parametrize("question", [["runs"], ["top"], ["history", "hot", "--item", "/cart"]], ids=lambda one: one[0])
+def test_no_digit_is_lost_in_a_narrow_terminal_or_a_pipe(question, columns, shop, monkeypatch):
+    wanted = {cell for row in cells_of(ask(shop, *question).stdout) for cell in row if re.fullmatch(r"[\d,.:\- …]*\d", cell)}
+    for name in ("COLUMNS", "FORCE_COLOR", "TTY_COMPATIBLE"):
+        monkeypatch.delenv(name, raising=False)
+    done = run_apart("query", *question, "--store", shop, **({} if columns is None else {"COLUMNS": columns}))
+    assert done.returncode == 0, done.stderr
+    found = {cell for row in cells_of(done.stdout) for cell in row}
+    assert wanted
+    assert wanted <= found
+    if columns is None:
+        assert done.stdout == ask(shop, *question).stdout  # as wide as the content, as where there is room

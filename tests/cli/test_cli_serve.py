@@ -7,12 +7,12 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from contextlib import contextmanager
 
 import pytest
 from cli_cases import assert_one_line, assert_refused, assert_wrong_usage, data_of, run, run_apart, serving
 from cli_stores import QUESTIONS
+from patience import PATIENCE, wait_until
 
 pytestmark = pytest.mark.usefixtures("wide_and_plain")
 
@@ -104,12 +104,6 @@ def test_others_are_let_in_with_a_token_only(shop, tmp_path):
 # -- what is not there -------------------------------------------------------------------------------------------------
 
 
-def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
-
-
 @contextmanager
 def answering(answer):
     """A server that is not lately's: ``answer`` gives status, headers and body."""
@@ -137,8 +131,10 @@ def answering(answer):
 
 
 def test_nobody_there_is_told_with_the_remedy():
-    url = f"http://127.0.0.1:{free_port()}"
-    assert_refused(ask(url, "top"), url, "refused", "lately serve STORE")
+    with socket.socket() as taken:  # so that nobody else can listen there
+        taken.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        assert_refused(ask(url, "top"), url, "refused", "lately serve STORE")
     assert_refused(ask("http://no.such.host.invalid:80", "top"), "no.such.host.invalid", "check the address")
 
 
@@ -218,17 +214,14 @@ def test_open_opens_the_page(host, shop, tmp_path):
     browser.write_text(f'#!/bin/sh\necho "$1" > {told}.part && mv {told}.part {told}\n')
     browser.chmod(0o755)
     with serving(shop, "--open", "--host", host, BROWSER=str(browser), LATELY_TOKEN=TOKEN) as (url, _):
-        for _ in range(200):
-            if told.exists():
-                break
-            time.sleep(0.05)
+        wait_until(told.exists)
         assert url.startswith(f"http://{host}:")
         assert told.read_text() == f"http://127.0.0.1:{url.rpartition(':')[2]}/\n"
 
 
 def test_without_a_web_server_it_says_what_to_install(shop):
     code = f"import sys; sys.modules['fastapi'] = None; sys.argv[1:] = ['serve', {shop!r}]\nfrom lately.cli import main\nmain()"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert (done.returncode, done.stdout) == (1, "")
     assert_one_line(done.stderr, "pip install 'lately[serve]'")
 
@@ -237,12 +230,12 @@ def test_ctrl_c_ends_a_question_with_130():
     """While it waits for an answer that does not come."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         url = f"http://127.0.0.1:{server.getsockname()[1]}"
-        command = [sys.executable, "-m", "lately.cli", "query", "top", "--url", url]
+        command = [sys.executable, "-m", "lately", "query", "top", "--url", url]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         with server.accept()[0] as connection:
             assert connection.recv(10_000).startswith(b"GET /api/top?k=10 HTTP/1.1")
             process.send_signal(2)
-            out, err = process.communicate(timeout=30)
+            out, err = process.communicate(timeout=PATIENCE)
     assert (process.returncode, out) == (130, "")
     assert "Traceback" not in err
 

@@ -11,13 +11,14 @@ from pathlib import Path
 
 import pytest
 from cli_cases import run
+from patience import PATIENCE
 
 from lately.demo.asks import FLOOD
 from lately.demo.show import sentences, summary
 
 pytestmark = pytest.mark.usefixtures("wide_and_plain")
 
-COMMAND = [sys.executable, "-m", "lately.cli", "demo"]
+COMMAND = [sys.executable, "-m", "lately", "demo"]
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +26,7 @@ def headless(tmp_path_factory):
     """The demo as a script runs it, once for all tests."""
     folder = tmp_path_factory.mktemp("demo") / "kept"
     command = [*COMMAND, "--headless", "--seconds", "28", "--json", "--keep", str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr + done.stdout
     return folder, json.loads(done.stdout, parse_constant=lambda name: pytest.fail(f"{name} is not JSON")), done.stderr
 
@@ -93,10 +94,10 @@ def test_ctrl_c_ends_all_processes_and_removes_the_store(tmp_path):
     demo = subprocess.Popen([*COMMAND, "--no-open"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
     try:
         url = first_url(demo)
-        with urllib.request.urlopen(f"{url}api/about", timeout=30) as answer:
+        with urllib.request.urlopen(f"{url}api/about", timeout=PATIENCE) as answer:
             assert json.load(answer)["name"] == "demo"
         demo.send_signal(signal.SIGINT)
-        out, _ = demo.communicate(timeout=60)
+        out, _ = demo.communicate(timeout=PATIENCE)
     finally:
         demo.kill()
     assert demo.returncode == 0

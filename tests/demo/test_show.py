@@ -4,10 +4,12 @@ import io
 import re
 import time
 from datetime import UTC, datetime
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
 
+from lately.demo import stage
 from lately.demo.asks import FLOOD
 from lately.demo.show import View
 from lately.demo.stage import Demo
@@ -15,10 +17,12 @@ from lately.spark.pipeline import Done
 
 
 @pytest.fixture
-def running(tmp_path):
-    """A demo with a batch, but without processes."""
+def running(tmp_path, monkeypatch):
+    """A demo in its fortieth second, where the clock stands still, with a batch, but without processes."""
+    now = int(time.time())
+    monkeypatch.setattr(stage, "time", SimpleNamespace(time=lambda: now))
     with Demo(seconds=60, keep=tmp_path / "demo") as demo:
-        demo.start = int(time.time()) - 40
+        demo.start = now - 40
         yield demo
 
 
@@ -46,7 +50,7 @@ def test_a_batch_is_shown_with_what_is_hot_and_what_is_told(running):
     for said in (running.web.url, "batch 3", "20,000 rows", "40,000 rows/s", "8 sites", "attack on the login", "s left"):
         assert said in text
     assert re.search(r"/login +1,500 +1,490 … 1,501 +█{28}", text)
-    assert re.search(rf"\d\d:\d\d:\d\d  {FLOOD} passed its line, at 16,000", text)
+    assert re.search(rf"\d\d:\d\d:\d\d  {FLOOD} firing: passed its line, at 16,000", text)
 
 
 def test_when_the_time_is_over_it_waits_for_the_last_rows(running):

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from cli_cases import assert_refused, run
+from patience import PATIENCE
 
 from lately.core.errors import LatelyError
 from lately.demo.stage import Demo
@@ -62,7 +63,7 @@ from lately.cli import main
 sys.argv = ["lately", "demo"]
 main()
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=PATIENCE)
     assert done.returncode == 1
     assert done.stdout == ""
     assert re.fullmatch(r"lately: .*pip install 'lately\[spark,serve\]'\n", done.stderr), done.stderr
@@ -91,5 +92,5 @@ def test_a_port_that_somebody_takes_before_the_service_starts_is_no_trouble(tmp_
         before = chosen.url
         chosen.start(store.path)
     assert chosen.url != before
-    assert urllib.request.urlopen(f"{chosen.url}api/health", timeout=20).status == 200
+    assert urllib.request.urlopen(f"{chosen.url}api/health", timeout=PATIENCE).status == 200
     chosen.stop()

@@ -7,6 +7,7 @@ import sys
 import time
 
 import pyarrow.parquet as pq
+from patience import PATIENCE, wait_until
 
 from lately.demo.story import Story
 from lately.demo.traffic import second
@@ -26,22 +27,25 @@ def started(folder, start, seconds):
 
 def test_it_makes_up_for_what_has_passed_and_ends(tmp_path):
     start = int(time.time()) - 60
-    assert started(tmp_path, start, 20).wait(timeout=30) == 0
+    assert started(tmp_path, start, 20).wait(timeout=PATIENCE) == 0
     assert sorted(one.name for one in tmp_path.iterdir()) == [f"{number:08d}.parquet" for number in range(20)]
     last = pq.read_table(tmp_path / "00000019.parquet")
     assert last.equals(second(19, 1, Story.of(20)).table(start))
 
 
 def test_it_does_not_run_ahead_of_the_clock_and_can_be_ended(tmp_path):
-    writer = started(tmp_path, int(time.time()) - 1, 0)
+    start = int(time.time()) - 1
+    writer = started(tmp_path, start, 0)
     try:
-        deadline = time.monotonic() + 30
-        while not list(tmp_path.glob("*.parquet")) and time.monotonic() < deadline:
-            time.sleep(0.05)
-        assert len(list(tmp_path.glob("*.parquet"))) in (1, 2, 3)
+        wait_until(lambda: list(tmp_path.glob("*.parquet")))
+        passed = int(time.time()) - start  # it makes up for these seconds; the next ones it has to wait for
+        wait_until(lambda: (tmp_path / f"{passed + 1:08d}.parquet").exists())
+        for path in tmp_path.glob("*.parquet"):
+            over = start + int(path.stem) + 1  # when the second of a file is over
+            assert path.stat().st_mtime > over - 0.1, path  # filesystems have a clock that ticks more slowly
     finally:
         writer.terminate()
-    assert writer.wait(timeout=10) == -signal.SIGTERM
+    assert writer.wait(timeout=PATIENCE) == -signal.SIGTERM
 
 
 def test_it_ends_with_the_process_that_started_it(tmp_path):
@@ -51,11 +55,8 @@ numbers = ["{int(time.time())}", "1", "0", str(os.getpid())]
 made = subprocess.Popen([sys.executable, "-m", "lately.demo.writer", {str(tmp_path)!r}, *numbers], stdout=subprocess.DEVNULL)
 print(made.pid)
 """
-    done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, timeout=30, check=True)
-    deadline = time.monotonic() + 20
-    while is_running(int(done.stdout)) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert not is_running(int(done.stdout))
+    done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, timeout=PATIENCE, check=True)
+    wait_until(lambda: not is_running(int(done.stdout)))
 
 
 def is_running(pid):

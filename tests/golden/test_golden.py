@@ -39,6 +39,12 @@ def close(found, wanted):
     return found == (pytest.approx(wanted, rel=1e-9) if isinstance(wanted, float) else wanted)
 
 
+def no_wider(found, wanted):
+    """The same values, in bounds that are those of the file's time or lie within them: searches may become sharper."""
+    rows = [(now, then) for new, old in zip(found, wanted, strict=True) for now, then in zip(new, old, strict=True)]
+    return all(close(now[0], then[0]) and then[1] <= now[1] <= now[0] <= now[2] <= then[2] for now, then in rows)
+
+
 def test_every_version_has_its_files():
     assert {file.parent.name for file in FILES} == {f"v{version}" for version in range(1, codec.VERSION + 1)}
     for version in {file.parent.name for file in FILES}:
@@ -53,7 +59,11 @@ def test_every_class_that_can_be_stored_has_files():
 def test_a_golden_file_is_read_and_answers_as_it_did(file):
     thing = lt.from_bytes(file.read_bytes())
     version = file.parent.name
-    assert close(plain(make_golden.answers(thing, int(version[1:]))), expected(version)[file.stem])
+    found, wanted = plain(make_golden.answers(thing, int(version[1:]))), expected(version)[file.stem]
+    if isinstance(wanted, dict) and "quantiles" in wanted:
+        assert no_wider(found["quantiles"], wanted["quantiles"])
+        found = found | {"quantiles": wanted["quantiles"]}
+    assert close(found, wanted)
 
 
 @pytest.mark.parametrize("file", [f for f in FILES if f.parent.name == CURRENT], ids=lambda file: file.stem)

@@ -102,6 +102,22 @@ class Carrier:
         for name, said in self.coordinator.announced().items():
             shown = said if not isinstance(said, Listed) else (said, {key: truth[name].get(key) for key in said.counts})
             assert said.tolerates(truth[name]), f"{name}: announced {shown}, but it is {truth[name]}"
+            if not isinstance(said, Listed) and not said.awaited:  # without one that is awaited nobody can know
+                self.check_alarm(name, said, truth[name])
+
+    def check_alarm(self, name, said, truth):
+        """Firing beyond the band around the line, not firing on its other side, and either inside of it."""
+        query = self.monitor.queries[self.monitor.names.index(name)]
+        if query.above is None and query.below is None:
+            assert said.alarm is None
+        elif query.above is not None:
+            margin = abs(query.above) * query.theta + 1e-9 * (1 + abs(truth))
+            assert said.alarm or truth <= query.above + margin, (name, said, truth)
+            assert not said.alarm or truth >= query.above - margin, (name, said, truth)
+        else:
+            margin = abs(query.below) * query.theta + 1e-9 * (1 + abs(truth))
+            assert said.alarm or truth >= query.below - margin, (name, said, truth)
+            assert not said.alarm or truth <= query.below + margin, (name, said, truth)
 
     def check_rest(self):
         """When everything is delivered, nobody waits for anybody."""

@@ -3,6 +3,7 @@
 Truth is counted from the events themselves, never with a sketch.
 """
 
+import dataclasses
 import functools
 import itertools
 import math
@@ -469,6 +470,57 @@ def test_an_alarm_keeps_its_state_in_its_band():
     assert query.interval(110.0, None, 0.0, alarm=False) == (-math.inf, 120.0)
 
 
+def test_an_alarm_below_keeps_its_state_in_its_band():
+    """The same as above, from the other side."""
+    query = Count(key=1, below=100, theta=0.2)
+    for before, value, after in (
+        (None, 99.0, True), (None, 100.0, False), (True, 115.0, True), (False, 85.0, False),
+        (True, 120.0, False), (False, 80.0, True), (True, 0.0, True), (False, 1e9, False),
+    ):  # fmt: skip
+        assert query.alarm(value, before, 0.0) is after
+    assert query.interval(90.0, None, 0.0, alarm=False) == (80.0, math.inf)
+    assert query.interval(110.0, None, 0.0, alarm=True) == (-math.inf, 120.0)
+
+
+@pytest.mark.parametrize("scheme", ["functional", "geometric", "oracle"])
+@pytest.mark.parametrize("make", [Count, KeyRange, SelfJoin])
+def test_silence_raises_an_alarm_below(make, scheme):
+    """It fires while nothing has come, is quiet while enough comes, and fires again when time passes and nothing else."""
+    what = {Count: {"key": 1}, KeyRange: {"start": 1, "stop": 2}, SelfJoin: {}}[make]
+    monitor = Monitor(Ecm(window=60, eps=0.05, delta=0.1), {"quiet": make(below=100, theta=0.1, **what)}, scheme=scheme)
+    carrier, seen = Carrier(monitor, range(3)), []
+    for second in range(200):
+        for number in range(3):
+            if 20 <= second < 100:
+                carrier.update(number, [1, 1], second)
+            else:
+                carrier.advance(second, only=number)
+            carrier.settle()
+            carrier.check_rest()
+        seen.append(carrier.coordinator["quiet"].alarm)
+    assert seen[0] is True
+    changes = [second for second, (a, b) in enumerate(itertools.pairwise(seen), 1) if a != b]
+    assert len(changes) == 2
+    assert 20 <= changes[0] < 100 < changes[1] <= 160
+
+
+def test_while_a_site_is_awaited_an_alarm_below_is_resolved_by_proof_and_never_raised():
+    queries = {"seldom": Count(key=1, below=1000, theta=0.1), "other": Count(key=2, below=1000, theta=0.1)}
+    carrier = Mortal(Monitor(Ecm(window=100, eps=0.05, delta=0.1), queries), range(3))
+    for number in range(3):
+        carrier.update(number, [1, 2], 0, [10, 500])
+        carrier.settle()
+    assert (carrier.coordinator["seldom"].alarm, carrier.coordinator["other"].alarm) == (True, False)
+    carrier.die(2)
+    for second in range(1, 200):
+        for number in (0, 1):
+            carrier.update(number, [1], second, [125])
+            carrier.settle()
+    assert carrier.coordinator["seldom"].awaited == (2,)
+    assert carrier.coordinator["seldom"].alarm is False, "the others have more by themselves"
+    assert carrier.coordinator["other"].alarm is False, "the missing site may have counted any number"
+
+
 def test_alarms_have_a_tolerance_by_default():
     over_ecm = Monitor(Ecm(window=60, eps=0.1, delta=0.1), Count(key=1, above=10)).queries[0]
     over_ams = Monitor(FastAms(eps=0.2, delta=0.1), SelfJoin(above=10)).queries[0]
@@ -533,10 +585,11 @@ WINDOW, LATENESS, THETA = 40, 6, 0.2
 MEASURES = {
     "key": lambda keys: keys[1],
     "often": lambda keys: keys[1],
+    "seldom": lambda keys: keys[1],
     "range": lambda keys: keys[2] + keys[3],
     "ranges": lambda keys: keys[2] + keys[3],
 }
-LINES = {"often": 25, "ranges": 40}
+LINES = {"often": 25, "seldom": 25, "ranges": 40}
 
 
 class Fates(RuleBasedStateMachine):
@@ -549,6 +602,7 @@ class Fates(RuleBasedStateMachine):
         queries = {
             "key": Count(key=1, theta=THETA, floor=1),
             "often": Count(key=1, above=LINES["often"], theta=THETA),
+            "seldom": Count(key=1, below=LINES["seldom"], theta=THETA),
             "range": KeyRange(start=2, stop=4, theta=0.4, floor=1),
             "ranges": KeyRange(start=2, stop=4, above=LINES["ranges"], theta=THETA),
             "f2": SelfJoin(above=400, theta=THETA),
@@ -655,7 +709,10 @@ class Fates(RuleBasedStateMachine):
 
     def check_value(self, name, said, living, whole):
         low, high = self.truth(living, MEASURES[name])
-        if name in LINES:
+        if name == "seldom":  # firing where the same line, watched from the other side, would not be
+            opposite = dataclasses.replace(said, alarm=None if said.alarm is None else not said.alarm)
+            self.check_alarm(opposite, LINES[name], (low, high), whole)
+        elif name in LINES:
             self.check_alarm(said, LINES[name], (low, high), whole)
         elif whole:
             assert said.low <= high + 1e-6, (name, said, low, high)

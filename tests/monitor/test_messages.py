@@ -17,7 +17,7 @@ from lately.counters.base import MAX_COUNT
 from lately.monitor import messages as m
 from lately.monitor.messages import CellsMessage, decode
 
-sites, numbers = st.integers(0, 2**32 - 1), st.integers(0, 2**40)
+sites, numbers = st.integers(0, 2**48 - 1), st.integers(0, 2**40)
 words, counts = st.integers(0, 2**64 - 1), st.integers(0, MAX_COUNT)
 int64s = st.one_of(st.integers(-3, 3), st.integers(-(2**63), 2**63 - 1))
 floats = st.lists(st.floats(width=32, allow_nan=False, allow_infinity=False), max_size=12).map(

@@ -43,6 +43,10 @@ OVER_ECM = {
     "join": InnerProduct(of=OF, theta=0.3),
     "floored join": InnerProduct(of=OF, theta=0.2, floor=5),
     "joined": InnerProduct(of=OF, above=20, theta=0.1),
+    "even": SelfJoin(below=60, theta=0.2, stream="a"),
+    "key seldom": Count(key=0, below=6, theta=0.1, stream="a"),
+    "range seldom": KeyRange(start=1, stop=4, below=9, stream="a"),
+    "apart": InnerProduct(of=OF, below=20, theta=0.1),
 }
 OVER_AMS = {
     "skew": SelfJoin(theta=0.6, stream="a"),
@@ -55,6 +59,10 @@ OVER_AMS = {
     "join": InnerProduct(of=OF, theta=0.6),
     "floored join": InnerProduct(of=OF, theta=0.4, floor=5),
     "joined": InnerProduct(of=OF, above=20, theta=0.6),
+    "even": SelfJoin(below=60, theta=0.7, stream="a"),
+    "range seldom": RangeSum(keys=[1, 2], below=8, theta=0.5, stream="a"),
+    "below nothing": RangeSum(keys=[0, 3], weights=[1, -1], below=0, theta=0.5, stream="a"),
+    "apart": InnerProduct(of=OF, below=20, theta=0.6),
 }
 QUERIES = {"ecm": OVER_ECM, "stream": OVER_AMS, "window": OVER_AMS}
 

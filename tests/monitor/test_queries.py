@@ -153,6 +153,8 @@ def test_how_many_rows_must_hold():
         (lambda: SelfJoin(theta="0.1"), r"theta='0.1'\): give a number"),
         (lambda: SelfJoin(theta=math.nan), r"theta=nan\): give a number"),
         (lambda: SelfJoin(above=math.inf), r"above=inf\): give a number"),
+        (lambda: SelfJoin(above=5, below=3), r"SelfJoin\(above=5, below=3\): give one of them"),
+        (lambda: SelfJoin(below="few"), r"below='few'\): give a number"),
         (lambda: SelfJoin(above="many"), r"above='many'\): give a number"),
         (lambda: SelfJoin(theta=0.1, floor=-1), r"floor=-1\): give the least tolerance, from 0 up"),
         (lambda: InnerProduct(of=("a", "b")), r"InnerProduct\(\): give theta"),

@@ -463,7 +463,7 @@ def use(thing):
             thing.receive(m.AskAll(thing.number, thing._inbox._next, thing._epoch))
         else:
             thing.announced()
-            for number in [*thing.sites, 2**32 - 2][-2:]:
+            for number in [*thing.sites, 2**48 - 2][-2:]:
                 thing.remove(number)
         thing.to_bytes()
     except (lt.InputError, lt.MergeError):
@@ -528,7 +528,7 @@ def test_messages_that_wait_must_be_such_as_could_have_come():
 def test_numbers_that_no_site_has_are_refused():
     coordinator = watch("stream").coordinator([0])
     with pytest.raises(lt.InputError, match="number sites from 0"):
-        coordinator.receive(m.Joined(2**32, 1, coordinator.monitor.fingerprint, 1))
+        coordinator.receive(m.Joined(2**48, 1, coordinator.monitor.fingerprint, 1))
     assert coordinator.monitor.restore(coordinator.to_bytes()).awaited == [0]
 
 

@@ -7,12 +7,13 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from patience import PATIENCE, wait_until
 from websockets.sync.client import connect
 
 FLAGS = (
@@ -57,7 +58,7 @@ class Browser:
         self._asked = 0
         self._open = ExitStack()
         try:
-            self._socket = self._open.enter_context(connect(self._address(), max_size=None, open_timeout=30))
+            self._socket = self._open.enter_context(connect(self._address(), max_size=None, open_timeout=PATIENCE))
             self._session: str | None = None
             target = self.call("Target.createTarget", url="about:blank")["targetId"]
             self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
@@ -78,15 +79,15 @@ class Browser:
     def _address(self) -> str:
         """The browser writes where it listens into a file, as soon as it does."""
         told = Path(self._folder, "DevToolsActivePort")
-        end = time.monotonic() + 60
-        while time.monotonic() < end:
+
+        def lines() -> list[str] | None:
             if self._process.poll() is not None:
                 raise RuntimeError(f"Chromium ended at once, with {self._process.returncode}")
-            lines = told.read_text().splitlines() if told.exists() else []
-            if len(lines) == 2:
-                return f"ws://127.0.0.1:{lines[0]}{lines[1]}"
-            time.sleep(0.05)
-        raise RuntimeError("Chromium did not start within a minute")
+            found = told.read_text().splitlines() if told.exists() else []
+            return found if len(found) == 2 else None
+
+        port, path = wait_until(lines, lambda: "Chromium has not started")
+        return f"ws://127.0.0.1:{port}{path}"
 
     def call(self, method: str, **values: Any) -> dict[str, Any]:
         """One command of the protocol, and its answer. Events that come meanwhile are kept."""
@@ -96,7 +97,7 @@ class Browser:
             message["sessionId"] = self._session
         self._socket.send(json.dumps(message))
         while True:
-            said = json.loads(self._socket.recv(timeout=60))
+            said = json.loads(self._socket.recv(timeout=PATIENCE))
             if said.get("id") == self._asked:
                 if "error" in said:
                     raise RuntimeError(f"{method}: {said['error']['message']}")
@@ -118,6 +119,23 @@ class Browser:
         self.call(method, **values)
         self.wait("!window.leaving")
 
+    @contextmanager
+    def holding(self, *patterns: str) -> Iterator[Callable[[], list[str]]]:
+        """Hold back what the page asks for at addresses of these patterns; gives a function that lists what is held."""
+        start = len(self.events)
+
+        def paused() -> list[dict[str, Any]]:
+            self.run("0")  # so that what came since is read
+            return [event["params"] for event in self.events[start:] if event["method"] == "Fetch.requestPaused"]
+
+        self.call("Fetch.enable", patterns=[{"urlPattern": pattern} for pattern in patterns])
+        try:
+            yield lambda: [one["request"]["url"] for one in paused()]
+        finally:
+            for one in paused():
+                self.call("Fetch.continueRequest", requestId=one["requestId"])
+            self.call("Fetch.disable")
+
     def run(self, script: str) -> Any:
         """The value of an expression in the page."""
         said = self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
@@ -126,18 +144,25 @@ class Browser:
             raise RuntimeError(f"{script}: {details.get('exception', {}).get('description', details['text'])}")
         return said["result"].get("value")
 
-    def wait(self, script: str, seconds: float = 20) -> Any:
+    def wait(self, script: str) -> Any:
         """The value of an expression once it is true; a page that is not ready yet is asked again."""
-        end = time.monotonic() + seconds
         trouble: object = None
-        while time.monotonic() < end:
+
+        def value() -> Any:
+            nonlocal trouble
             try:
-                if value := self.run(script):
-                    return value
+                return self.run(script)
             except RuntimeError as error:
                 trouble = error
-            time.sleep(0.1)
-        raise AssertionError(f"not true within {seconds} s: {script} ({trouble}); problems: {self.problems()}")
+
+        return wait_until(value, lambda: f"{script} ({trouble}); problems: {self.problems()}", pause=0.1)
+
+    def see(self, selector: str, drawn: str = "canvas") -> None:
+        """Scroll to an element until it holds what it draws when it is seen; the page above it may grow meanwhile."""
+        self.wait(
+            f"(found => {{ found.scrollIntoView({{block: 'center'}}); return !!found.querySelector({json.dumps(drawn)}); }})"
+            f"(document.querySelector({json.dumps(selector)}))"
+        )
 
     def box(self, selector: str) -> tuple[float, float, float, float]:
         """Where an element is, once it is in sight and the page has come to rest: x, y, width and height."""
@@ -226,8 +251,8 @@ class Browser:
         if self._process.poll() is None:
             os.killpg(self._process.pid, signal.SIGTERM)
         try:
-            self._process.wait(10)
+            self._process.wait(PATIENCE)
         except subprocess.TimeoutExpired:
             os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait(10)
+            self._process.wait()
         shutil.rmtree(self._folder, ignore_errors=True)

@@ -5,6 +5,7 @@ import threading
 from contextlib import contextmanager
 
 import httpx
+from patience import PATIENCE
 
 from lately.service import create_app
 from lately.service.server import listen, run
@@ -18,9 +19,10 @@ def serving(store, **options):
     server = threading.Thread(target=run, args=[app, listen("127.0.0.1", 0)], kwargs={"ready": ports.put, "stop": stop})
     server.start()
     try:
-        with httpx.Client(base_url=f"http://127.0.0.1:{ports.get(timeout=30)}", timeout=30, trust_env=False) as client:
+        url = f"http://127.0.0.1:{ports.get(timeout=PATIENCE)}"
+        with httpx.Client(base_url=url, timeout=PATIENCE, trust_env=False) as client:
             yield client
     finally:
         stop.set()
-        server.join(timeout=20)
+        server.join(timeout=PATIENCE)
     assert not server.is_alive()

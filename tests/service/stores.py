@@ -1,5 +1,6 @@
 """Stores as pipelines leave them, small enough that every answer is known: made here without Spark."""
 
+import json
 from datetime import UTC, datetime, timedelta
 
 import lately as lt
@@ -64,7 +65,7 @@ def run(batch, time=NOON, **more):
     counts = {"rows": 11, "counted": 10, "late": 1, "rejected": 0, "sites": 3, "state_bytes": 5000}
     sent = {"shipped_bytes": 100, "monitor_bytes": 10, "everything_bytes": 10_000}
     began = datetime(2026, 1, 2, tzinfo=UTC)
-    return {"batch": batch, "time": time, "began": began, "seconds": 0.5, **counts, **sent, **more}
+    return {"batch": batch, "time": time, "began": began, "seconds": 0.5} | counts | sent | more
 
 
 def answer(batch, query, item, value, site=None, low=None, high=None):
@@ -135,3 +136,53 @@ def ports(path):
     store.put("answers", 0, [answer(0, "ports", "0..1023", 5.0) | {"time": 95}])
     store.put("runs", 0, [run(0, 95)])
     return store
+
+
+def many_sites(path, sites, moment="timestamp", batches=30):
+    """A store of many sites, each with a sketch of two rows: of 100 sites one is silent since batch 0, one is ahead.
+
+    Every site has the key "/" and one of seven others; the stream's time goes on by 10 seconds, or 10, in each batch. Where
+    times are integers they are as large as seconds since 1970.
+    """
+    is_integer = moment == "integer"
+    store = Store(str(path), MOMENTS[moment])
+    store.prepare()
+    top = {"name": "hot", "kind": "top", "last": None, "by": "all", "where": None, "k": 10, "sketches": [TOP]}
+    about = {"name": "many", "moment": moment, "keys": "text", "queries": [top], "monitors": [], "stored": "always"}
+    told = {"kind": "topk", "where": None, "query": None, "eps": 0.1, "delta": 0.1}
+    window = {"length": 1000 if is_integer else "1000s", "tick": None, "lateness": 20 if is_integer else "20s"}
+    store.describe(ABOUT | about | {"sketches": {TOP: told}, "window": window})
+
+    def time_of(batch):
+        return 1_790_000_000 + 10 * batch if is_integer else NOON + timedelta(seconds=10 * batch)
+
+    def began(batch):
+        return datetime(2026, 1, 2, tzinfo=UTC) + timedelta(minutes=batch)
+
+    newest, far = time_of(batches - 1), 79_200 if is_integer else timedelta(hours=22)
+    rows, snapshot = [], []
+    for number in range(sites):
+        sketch = lt.TopK(window=window["length"], k=1, eps=0.1, delta=0.1)
+        sketch.update(["/", f"/{number % 7}"], [newest, newest])
+        named = {"site": f"site-{number:04}", "sketch": TOP, "kind": "topk"}
+        rows.append({"version": batches - 1, "time": newest, **named, "blob": sketch.to_bytes()})
+        is_ahead, last = number % 100 == 5, 0 if number % 100 == 3 else batches - 1
+        counts = {"counted": 2 + number, "late": 0, "rejected": 4 * is_ahead, "ahead": 4 * is_ahead}
+        time = time_of(last) + far if is_ahead else time_of(last)
+        times = {"time": time, "seen": began(last), "ahead_seen": began(last) if is_ahead else None}
+        snapshot.append({"batch": batches - 1, "site": named["site"], **times, **counts})
+    for part in range(0, sites, 100):
+        store.put("sketches", batches - 1, rows[part : part + 100], part=f"{part:05}")
+    for batch in range(batches):
+        store.put("answers", batch, [answer(batch, "hot", "/", float(sites)) | {"time": time_of(batch)}])
+        store.put("late", batch, [refused_row(batch, f"site-{batch:04}", time_of(batch), "late")])
+        rejected = [refused_row(batch, None, None, "no time"), refused_row(batch, "", None, f"no key: {batch}")]
+        store.put("rejected", batch, rejected)
+        if batch == batches - 1:
+            store.put("sites", batch, snapshot)
+        store.put("runs", batch, [run(batch, time_of(batch), began=began(batch), sites=sites, late=1, rejected=2)])
+    return store
+
+
+def refused_row(batch, site, time, reason):
+    return {"batch": batch, "site": site, "time": time, "reason": reason, "row": json.dumps({"batch": batch})}

@@ -186,9 +186,9 @@ def test_history_is_oldest_first(shop):
 
 def test_alerts_and_runs(shop):
     rows = get(shop, "alerts")["rows"]
-    assert [(row["batch"], row["monitor"], row["raised"], row["value"]) for row in rows] == [
-        (1, "attack", True, 120.0),
-        (2, "attack", False, 80.0),
+    assert [(row["batch"], row["monitor"], row["raised"], row["state"], row["value"]) for row in rows] == [
+        (1, "attack", True, "firing", 120.0),
+        (2, "attack", False, "resolved", 80.0),
     ]
     assert [row["batch"] for row in get(shop, "alerts", limit=1)["rows"]] == [2]
     rows = get(shop, "runs")["rows"]
@@ -196,9 +196,9 @@ def test_alerts_and_runs(shop):
     assert rows[0] == stores.run(0) | {"time": NOON, "began": "2026-01-02T00:00:00Z"}
 
 
-def test_sites(shop, shop_path):
-    found = get(shop, "sites")
-    assert found["asof"] == NOON
+def test_rows_by_site(shop):
+    found = get(shop, "site-totals")
+    assert (found["asof"], found["sites"]) == (NOON, 3)
     assert [row["site"] for row in found["rows"]] == ["lima", "paris", "tokyo"]
     for row in found["rows"]:
         assert_about(row["total"], len(stores.EVENTS[row["site"]]))
@@ -208,7 +208,7 @@ def test_sites(shop, shop_path):
 def test_about_and_health(shop):
     found = get(shop, "about")
     assert {name: found[name] for name in stores.ABOUT} == stores.ABOUT
-    assert found["sites"] == ["lima", "paris", "tokyo"]
+    assert (found["sites"], found["site_count"]) == (["lima", "paris", "tokyo"], 3)
     assert (found["batch"], found["now"], found["asof"]) == (2, NOON, NOON)
     assert set(found["asks"]) == {"count", "top", "quantiles", "self-join", "inner-product", "range", "total"}
     found = get(shop, "health")
@@ -260,10 +260,14 @@ def test_a_store_without_sketches(tmp_path, batches):
         assert (health["batch"], health["age_seconds"] is None) == ((0, False) if batches else (None, True))
         about = get(client, "about")
         assert (about["asof"], about["asks"], about["sites"]) == (None, [], ["lima"] if batches else [])
-        assert get(client, "sites") == {
+        assert get(client, "site-totals") == {
+            "sites": batches,
             "rows": [{"site": "lima", "total": None, "bytes": 0}] if batches else [],
             "asof": None,
         }
+        found = get(client, "sites")
+        assert [(row["site"], row["state"]) for row in found["rows"]] == ([("lima", None)] if batches else [])
+        assert get(client, "late") == {"reasons": [], "complete": True, "rows": []}
         assert len(get(client, "answers")["rows"]) == 3 * batches
         for path in ("alerts", "runs", "history"):
             assert len(get(client, path, **({"query": "hot"} if path == "history" else {}))["rows"]) <= batches

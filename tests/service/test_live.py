@@ -3,11 +3,11 @@
 import asyncio
 import json
 import threading
-import time
 
 import httpx
 import pytest
 import stores
+from patience import PATIENCE, wait_until
 from serving import serving
 
 from lately.service.live import _BEHIND, _LISTENERS, Live
@@ -43,9 +43,7 @@ def test_a_batch_and_its_alert_are_pushed(store):
         assert answer.headers["content-type"] == "text/event-stream; charset=utf-8"
         assert answer.headers["x-accel-buffering"] == "no"
         threading.Timer(0.3, stores.put_batch, [store, 3, [stores.alert(3, True, 150.0)]]).start()
-        start = time.monotonic()
         alert, batch = events(answer, 2)
-        assert time.monotonic() - start < 5
         assert (alert[:2], alert[2]["monitor"], alert[2]["raised"]) == (("alert", None), "attack", True)
         assert batch[:2] == ("batch", "3")
         assert batch[2] == client.get("/api/runs").json()["rows"][-1]
@@ -82,39 +80,33 @@ def test_answers_follow_the_store(store):
     with serving(store.path) as client:
         stores.put_sketches(store, 3, stores.NOON, ["paris"])
         stores.put_batch(store, 3)
-        until = time.monotonic() + 10
-        while client.get("/api/health").json()["batch"] != 3 and time.monotonic() < until:
-            time.sleep(0.05)
+        wait_until(lambda: client.get("/api/health").json()["batch"] == 3)
         assert client.get("/api/about").json()["sites"] == ["lima", "paris"]
         assert client.get("/api/count?key=/").json()["estimate"]["value"] == 1
 
 
 def test_the_server_stops_while_somebody_listens(store):
-    with httpx.Client(trust_env=False, timeout=30) as listener:
+    with httpx.Client(trust_env=False, timeout=PATIENCE) as listener:
         with serving(store.path) as client:
             asked = listener.build_request("GET", client.base_url.join("/api/stream"))
             answers = [listener.send(asked, stream=True) for _ in range(3)]
             lines = [answer.iter_lines() for answer in answers]
             assert {next(one) for one in lines} == {"retry: 2000"}
-            start = time.monotonic()
-        assert time.monotonic() - start < 4
         assert [list(one) for one in lines] == [[""]] * 3
 
 
 def test_only_so_many_may_listen(store):
     with serving(store.path) as client:
         limits = httpx.Limits(max_connections=None)
-        with httpx.Client(base_url=client.base_url, limits=limits, trust_env=False, timeout=30) as many:
+        with httpx.Client(base_url=client.base_url, limits=limits, trust_env=False, timeout=PATIENCE) as many:
             answers = [many.send(many.build_request("GET", "/api/stream"), stream=True) for _ in range(_LISTENERS)]
             pieces = [answer.iter_raw() for answer in answers]
             assert {next(one) for one in pieces} == {b"retry: 2000\n\n"}
-            refused = client.get("/api/stream", timeout=5)
+            refused = client.get("/api/stream", timeout=PATIENCE)
             assert (refused.status_code, refused.json()["error"]["code"]) == (503, "busy")
             for answer in answers:
                 answer.close()
-        until = time.monotonic() + 10
-        while "lately_stream_listeners 0.0" not in client.get("/metrics").text:
-            assert time.monotonic() < until
+        wait_until(lambda: "lately_stream_listeners 0.0" in client.get("/metrics").text)
 
 
 def test_signs_of_life_and_listeners_who_do_not_read(store):
@@ -134,10 +126,9 @@ def test_signs_of_life_and_listeners_who_do_not_read(store):
         await asyncio.sleep(0)
         for batch in range(3, 3 + _BEHIND + 2):  # more than may wait for one who does not read
             store.put("runs", batch, [stores.run(batch)])
-        for _ in range(500):
-            if any(b"id: 260" in frame for frame in heard):
-                break
-            await asyncio.sleep(0.02)
+        async with asyncio.timeout(PATIENCE):
+            while not any(b"id: 260" in frame for frame in heard):
+                await asyncio.sleep(0.02)
         rest = [frame async for frame in lazy]
         live.dismiss()
         await hearing

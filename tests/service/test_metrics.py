@@ -1,8 +1,7 @@
 """What Prometheus reads: its own parser must, too, and the numbers are those of the store."""
 
-import time
-
 import stores
+from patience import wait_until
 from prometheus_client.parser import text_string_to_metric_families
 from serving import serving
 
@@ -27,14 +26,12 @@ def test_numbers_of_the_store(tmp_path):
         for name, value in {"newest_batch": 2, "batch_seconds": 0.5, "state_bytes": 5000, "sites": 3}.items():
             assert found[f"lately_{name}",] == value
         assert found["lately_batch_age_seconds",] > 0
-        assert found["lately_alerts_raised_total", ("monitor", "attack")] == 1
+        assert found["lately_alerts_total", ("monitor", "attack"), ("state", "firing")] == 1
+        assert found["lately_alerts_total", ("monitor", "attack"), ("state", "resolved")] == 1
         stores.put_batch(store, 3, [stores.alert(3, True)])
-        until = time.monotonic() + 10
-        while found["lately_newest_batch",] < 3:
-            assert time.monotonic() < until
-            found = samples(client)
+        found = wait_until(lambda: (now := samples(client))["lately_newest_batch",] == 3 and now)
         assert found["lately_rows_total",] == 44
-        assert found["lately_alerts_raised_total", ("monitor", "attack")] == 2
+        assert found["lately_alerts_total", ("monitor", "attack"), ("state", "firing")] == 2
 
 
 def test_numbers_of_the_service(shop_path):

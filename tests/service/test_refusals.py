@@ -4,11 +4,11 @@ import json
 import shutil
 import subprocess
 import sys
-import time
 from http.client import HTTPConnection
 
 import pytest
 import stores
+from patience import PATIENCE, wait_until
 from serving import serving
 
 from lately.core.errors import InputError, LatelyError, ParameterError
@@ -84,6 +84,26 @@ def test_what_cannot_be_answered(shop, path, status, code):
     assert error["remedy"], error
 
 
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("count", "key is required"),
+        ("count?key=/&lst=2h", "lst is not a parameter of this path"),
+        ("top?k=0", "k must be at least 1, not '0'"),
+        ("top?k=ten", "k must be an integer, not 'ten'"),
+        ("quantiles?q=0.5&q=2", "q.1 must be at most 1, not '2'"),
+        ("nothing", "GET /api/nothing: there is no such path"),
+    ],
+)
+def test_refusals_are_in_our_words(shop, path, message):
+    assert shop.get(f"/api/{path}").json()["error"]["message"] == message
+
+
+def test_a_body_that_is_no_json(shop):
+    found = shop.post("/api/counts", content=b"{bad", headers={"content-type": "application/json"})
+    assert found.json()["error"]["message"] == "the body is not JSON"
+
+
 def test_an_unknown_name_is_told_with_those_that_are_known(shop):
     error = assert_refused(shop.get("/api/count?key=/&site=rome"), 404, "unknown_site")
     assert "'rome'" in error["message"]
@@ -127,7 +147,7 @@ def test_an_oversized_body(shop):
 
 
 def test_an_oversized_query(shop):
-    asked = HTTPConnection(shop.base_url.host, shop.base_url.port, timeout=30)
+    asked = HTTPConnection(shop.base_url.host, shop.base_url.port, timeout=PATIENCE)
     asked.request("GET", "/api/count?key=/" + "&site=lima" * 4000)
     found = asked.getresponse()
     assert (found.status, json.loads(found.read())["error"]["code"]) == (400, "too_large")
@@ -256,10 +276,7 @@ def test_a_store_that_goes_while_it_is_served(tmp_path):
     with serving(store.path) as client:
         assert client.get("/api/health").status_code == 200
         shutil.rmtree(store.path)
-        until = time.monotonic() + 10
-        while client.get("/api/health").status_code == 200 and time.monotonic() < until:
-            time.sleep(0.05)
-        found = client.get("/api/health")
+        found = wait_until(lambda: (answer := client.get("/api/health")).status_code != 200 and answer)
         assert found.status_code == 503
         assert found.json()["error"]["remedy"]
 

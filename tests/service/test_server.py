@@ -9,6 +9,7 @@ import threading
 
 import httpx
 import pytest
+from patience import PATIENCE
 
 from lately.core.errors import InputError, ParameterError
 from lately.service import serve
@@ -37,15 +38,15 @@ def test_a_process_that_serves_until_ctrl_c(shop_path):
     try:
         port = int(first.stdout.readline())
         url = f"http://127.0.0.1:{port}"
-        assert httpx.get(f"{url}/api/count?key=/cart", trust_env=False).json()["estimate"]["value"] == 5
+        assert httpx.get(f"{url}/api/count?key=/cart", trust_env=False, timeout=PATIENCE).json()["estimate"]["value"] == 5
         taken = start(shop_path, port)
-        out, err = taken.communicate(timeout=60)
+        out, err = taken.communicate(timeout=PATIENCE)
         assert (taken.returncode, err) == (1, "")
         assert out == f"port {port} of 127.0.0.1 is taken; choose another with --port, or any with --port 0\n"
-        with httpx.stream("GET", f"{url}/api/stream", trust_env=False) as answer:
+        with httpx.stream("GET", f"{url}/api/stream", trust_env=False, timeout=PATIENCE) as answer:
             assert next(answer.iter_lines()).startswith("retry")
             os.kill(first.pid, signal.SIGINT)
-            out, err = first.communicate(timeout=20)
+            out, err = first.communicate(timeout=PATIENCE)
         assert (first.returncode, out, err) == (0, "stopped\n", "")
     finally:
         first.kill()
@@ -57,12 +58,12 @@ def test_in_a_thread_it_stops_when_told(shop_path):
     options = {"ready": ports.put, "stop": stop}
     thread = threading.Thread(target=serve, args=[shop_path, "localhost", 0], kwargs=options)
     thread.start()
-    port = ports.get(timeout=30)
-    assert httpx.get(f"http://localhost:{port}/api/health", trust_env=False).status_code == 200
+    port = ports.get(timeout=PATIENCE)
+    assert httpx.get(f"http://localhost:{port}/api/health", trust_env=False, timeout=PATIENCE).status_code == 200
     with pytest.raises(InputError, match="is taken"):
         serve(shop_path, "localhost", port)
     stop.set()
-    thread.join(timeout=20)
+    thread.join(timeout=PATIENCE)
     assert not thread.is_alive()
     listen("localhost", port).close()  # it is free again
 

@@ -120,7 +120,15 @@ class Traffic:
         state = sum(sketch.nbytes for sketches in self.sites.values() for sketch in sketches.values())
         sent = {"shipped_bytes": 3_000, "monitor_bytes": 40 * (batch % 3), "everything_bytes": 38 * len(fresh)}
         took = {"began": now + timedelta(seconds=1), "seconds": 0.4 + 0.1 * float(self.random.random())}
+        self.store.put("sites", batch, self._snapshot(now, took["began"]))
         self.store.put("runs", batch, [{"batch": batch, "time": now, "state_bytes": state, **took, **counts, **sent}])
+
+    def _snapshot(self, now, began):
+        """The sites after this batch: Lima has been silent since the first one, and the clock of Oslo is 22 hours ahead."""
+        self.first = getattr(self, "first", {"time": now, "seen": began})
+        told = {"counted": 60 * (self.batch + 1), "late": 2, "rejected": 1, "ahead": 0, "time": now, "seen": began}
+        special = {"lima": self.first, "oslo": {"time": now + timedelta(hours=22), "ahead": 1, "ahead_seen": began}}
+        return [{"batch": self.batch, "site": site, **told, **special.get(site, {})} for site in SITES]
 
 
 def numbers(estimate):

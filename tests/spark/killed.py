@@ -1,9 +1,10 @@
 """Runs pipelines in a process of its own, each in a thread, to be killed at moments that tests aim at.
 
 A plan is JSON: ``{"folder", "master", "ready", "fails": folder or null, "pipelines": [{"said", "stop", "at", "marker",
-"broken"}]}``. Where ``stop`` says "after version" or "before version", the pipeline touches its marker at that moment of the
-batch ``at`` and goes no further. A broken one keeps a single state that every batch overwrites, as one would think of it at
-first. ``fails`` lets each task of two batches fail once: after its rows, or when all is done but told.
+"broken", "outcome"}]}``. Where ``stop`` names a moment (see ``MOMENTS``), the pipeline touches its marker at that moment of the
+batch ``at`` and waits until there is a file ``<marker> go``. A broken one keeps a single state that every batch overwrites, as
+one would think of it at first, and no fence. ``fails`` lets each task of two batches fail once: after its rows, or when all is
+done but told. How a run ended is written to ``outcome``: the name of its error and what that says, or null.
 """
 
 import json
@@ -26,25 +27,56 @@ def prepared(plan):
     pipeline = Pipeline.of(plan["said"])
     if plan.get("broken"):
         make_mutable(pipeline.versions)
+        pipeline._fence_off = lambda *_, **__: None
     if plan.get("stop"):
-        stop_at(pipeline.versions, plan["stop"], plan["at"], plan["marker"])
+        stop_at(pipeline, plan["stop"], plan["at"], plan["marker"])
     return pipeline
 
 
-def stop_at(versions, moment, batch, marker):
-    """Touch the marker and sleep when this batch has written its version, or when it is about to."""
-    write = versions.write
+def run(plan, spark):
+    """Run a pipeline as its plan says, and note how that ended."""
+    failed = None
+    try:
+        prepared(plan).run(spark)
+    except Exception as error:
+        failed = [type(error).__name__, str(error)]
+    if failed is not None and plan.get("stop") and not Path(plan["marker"]).exists():
+        print(*failed, flush=True)
+        os._exit(1)  # a test waits for the marker, which will never be there
+    if plan.get("outcome"):
+        Path(f"{plan['outcome']}.new").write_text(json.dumps(failed))
+        os.rename(f"{plan['outcome']}.new", plan["outcome"])
+    elif failed is not None:
+        print(*failed, flush=True)
 
-    def wrapped(version):
-        if moment == "after version":
-            write(version)
-        if version.batch == batch:
+
+#: When a batch can be stopped: the method of the pipeline, its store or its versions, on which side of it, and which batch its
+#: arguments are about.
+MOMENTS = {
+    "logged": ("", "_process", "before", lambda rows, batch, stream: batch),  # Spark has logged the batch, and hands it over
+    "cleared": ("store", "clear", "after", lambda batch: batch),
+    "before version": ("versions", "write", "before", lambda version, *_: version.batch),
+    "after version": ("versions", "write", "after", lambda version, *_: version.batch),
+}
+
+
+def stop_at(pipeline, moment, batch, marker):
+    """Touch the marker at this moment of this batch, and wait for leave to go on."""
+    owner, name, side, number = MOMENTS[moment]
+    owner = getattr(pipeline, owner) if owner else pipeline
+    method = getattr(owner, name)
+
+    def wrapped(*args):
+        if side == "after":
+            method(*args)
+        if number(*args) == batch and not Path(marker).exists():
             Path(marker).touch()
-            time.sleep(600)
-        if moment != "after version":
-            write(version)
+            while not Path(f"{marker} go").exists():
+                time.sleep(0.02)
+        if side == "before":
+            method(*args)
 
-    versions.write = wrapped
+    setattr(owner, name, wrapped)
 
 
 def make_mutable(versions):
@@ -58,9 +90,11 @@ def make_mutable(versions):
     def read_current(batch):
         return replace(read(newest()), batch=batch)
 
-    def write_current(version):
+    def write_current(version, *_):
         before = newest()
-        write(replace(version, batch=version.batch if before is None else max(before, version.batch)))
+        number = version.batch if before is None else max(before, version.batch)
+        (folder / f"{number:012d}.json").unlink(missing_ok=True)
+        write(replace(version, batch=number))
 
     versions.read, versions.write, versions.batches, versions.tidy = read_current, write_current, list, lambda *_: None
 
@@ -113,7 +147,7 @@ def main(path):
         os.makedirs(plan["fails"], exist_ok=True)
         module.grow = failing_once(module.grow, plan["fails"])
     Path(plan["ready"]).touch()
-    threads = [threading.Thread(target=prepared(one).run, args=(spark,), daemon=True) for one in plan["pipelines"]]
+    threads = [threading.Thread(target=run, args=(one, spark), daemon=True) for one in plan["pipelines"]]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -51,6 +51,21 @@ def test_it_runs_on_a_file(spark, tmp_path):
     assert spark.range(3).count() == 3  # the session is still there
 
 
+def test_what_a_site_costs(spark):
+    result = CliRunner().invoke(cli.app, ["bench", "sites", "--quick", "--json"])
+    assert result.exit_code == 0, result.output
+    report = json.loads(result.stdout, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))["reports"]["sites"]
+    (sites,) = (table["rows"] for table in report["tables"])
+    assert [(row["sites"], row["rows a batch"]) for row in sites] == [(8, 500), (16, 500)]
+    assert all(row[name] > 0 for row in sites for name in row)
+    assert [verdict["claim"].partition(":")[0] for verdict in report["verdicts"]] == [
+        "seconds a batch",
+        "state, KB",
+        "all processes, MB",
+    ]
+    assert spark.range(3).count() == 3  # the session is still there
+
+
 @pytest.mark.slow
 def test_an_application_of_its_own(tmp_path):
     jobs, rows = importlib.import_module("bench.spark_jobs"), importlib.import_module("bench.spark_rows")

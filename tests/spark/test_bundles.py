@@ -1,4 +1,4 @@
-"""Bundles: the rows of a site travel together, to the task that counts it, and nothing is lost on the way."""
+"""Bundles: the rows of a task's sites travel together, and nothing is lost on the way, however many sites there are."""
 
 from collections import Counter
 
@@ -44,11 +44,15 @@ def test_every_row_comes_out_as_it_went_in(parts):
 
 @given(ROWS.filter(len))
 def test_rows_of_a_site_keep_their_order_and_go_to_one_task(rows):
-    (made,) = packed([batch(rows)], Homes(["oslo"], 3))
-    assert len(set(made.column("site").to_pylist())) == made.num_rows
-    for part in unbundled([made], SCHEMA):
-        site = part.column("site")[0].as_py()
-        assert [tuple(row.values()) for row in part.to_pylist()] == [row for row in rows if row[0] == site]
+    homes = Homes(["oslo"], 3)
+    (made,) = packed([batch(rows)], homes)
+    tasks = made.column("task").to_pylist()
+    assert len(set(tasks)) == len(tasks)
+    for task, part in zip(tasks, unbundled([made], SCHEMA), strict=True):
+        found = [tuple(row.values()) for row in part.to_pylist()]
+        assert {homes.of(row[0]) for row in found} == {task}
+        for site in {row[0] for row in found}:
+            assert [row for row in found if row[0] == site] == [row for row in rows if row[0] == site]
 
 
 def test_what_is_nowhere_does_not_travel():
@@ -60,8 +64,29 @@ def test_what_is_nowhere_does_not_travel():
 def test_integers_are_names_too():
     schema = pa.schema({"site": pa.int64(), "time": pa.int64()})
     (made,) = packed([batch([(7, 1), (-3, 2), (7, 3), (None, 4)], schema)])
-    assert made.column("site").to_pylist() == ["7", "-3", None]
-    assert [part.num_rows for part in unbundled([made], schema)] == [2, 1, 1]
+    rows = [tuple(row.values()) for part in unbundled([made], schema) for row in part.to_pylist()]
+    assert Counter(rows) == Counter([("7", 1), ("7", 3), ("-3", 2), (None, 4)])
+
+
+@pytest.mark.parametrize("count", [100, 300, 70_000])
+def test_any_number_of_sites_fits_a_task(count):
+    rows = [(f"site {number}", number, None, None) for number in range(count)] + [(None, -1, None, None)]
+    sent = [batch(rows), batch(rows[::-1])]
+    made = [one for part in sent for one in packed([part], Homes([], 1))]
+    found = list(unbundled(made, SCHEMA))
+    sites = together([part.column("site") for part in found])
+    assert Counter(sites.to_pylist()) == Counter(row[0] for row in rows + rows)
+    assert all(part.num_rows == len(rows) for part in found)
+
+
+def test_bytes_grow_with_sites_and_rows_and_not_with_both():
+    def size(sites, rows, tasks=8):
+        content = [(f"site {number % sites:06d}", number, None, None) for number in range(rows)]
+        return sum(len(blob.as_py()) for blob in packed([batch(content)], Homes([], tasks))[0].column("rows"))
+
+    few, many, most = size(1, 8000), size(4000, 8000), size(8000, 16_000)
+    assert many - few < 4000 * 32  # a name and where it ends
+    assert most < 2.1 * many
 
 
 @pytest.mark.parametrize("tasks", [1, 2, 7])

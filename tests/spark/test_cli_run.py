@@ -8,22 +8,26 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import numpy as np
+import pandas as pd
+import psutil
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
+from patience import PATIENCE
 from rich.console import Console
 from typer.testing import CliRunner
 
-from lately import cli
+from lately import cli, text_tables
 from lately.cli import shown
-from lately.spark import runner
 from lately.spark.pipeline import Done
-from lately.spark.runner import plainly
-from lately.spark.shown import Watched
-from lately.store import Store
+from lately.spark.shown import Watched, alert_lines
+from lately.store import Store, tables
 
 pytestmark = pytest.mark.usefixtures("wide_and_plain")
 
@@ -97,8 +101,12 @@ def run(*args):
     return CliRunner().invoke(cli.app, ["run", *(str(arg) for arg in args)])
 
 
+#: Every warning is an error, but for the connections that PySpark 4.1 leaves to the garbage collector.
+STRICT = ("-W", "error", "-W", "ignore:unclosed <socket.socket:ResourceWarning")
+
+
 def started(*args, **options):
-    command = [sys.executable, "-W", "error", "-m", "lately.cli", "run", *(str(arg) for arg in args)]
+    command = [sys.executable, *STRICT, "-m", "lately", "run", *(str(arg) for arg in args)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
 
 
@@ -119,10 +127,11 @@ def assert_refused(result, *names, lines=1):
 
 def test_a_batch_in_a_process_of_its_own(shop):
     process = started(shop("batch"), "--json", "--master", "local[2]")
-    out, err = process.communicate(timeout=400)
+    out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, err
     assert re.fullmatch(r"shop: batch 0, 600 rows \([\d,]+ rows/s\), 0 late, 0 rejected, 2 sites, .+\n", err)
     said = json_of(out)
+    assert {row["time"] for row in (*said["batches"], *said["answers"])} == {"2026-01-01T00:09:59Z"}
     assert (said["stopped"], said["notes"], said["alerts"]) == (False, [], [])
     assert {name: said["totals"][name] for name in ("batches", "rows", "counted")} == {
         "batches": 1,
@@ -130,8 +139,9 @@ def test_a_batch_in_a_process_of_its_own(shop):
         "counted": 600,
     }
     assert [(row["site"], row["value"]) for row in said["answers"] if row["query"] == "rows"] == [("lima", 200), ("paris", 400)]
-    assert said["answers"][-2]["item"] == "/hot"
-    assert said["answers"][-2]["low"] <= 300 <= said["answers"][-2]["high"]
+    hot = next(row for row in said["answers"] if row["query"] == "hot")
+    assert hot["item"] == "/hot"
+    assert hot["low"] <= 300 <= hot["high"]
 
 
 def test_a_stream_ends_with_its_answers_and_goes_on_with_what_is_new(spark, shop, tmp_path):
@@ -157,6 +167,43 @@ def test_a_stream_ends_with_its_answers_and_goes_on_with_what_is_new(spark, shop
     assert (quiet.exit_code, quiet.stderr) == (0, "")
 
 
+def test_alerts_are_told_as_they_come_and_reasons_are_counted(spark, shop, tmp_path):
+    flood = '[[monitors]]\nname = "flood"\nkind = "count"\nkey = "/hot"\nabove = 100\n'
+    for number, age in ((2, 0), (3, 5000)):  # a file with rows that cannot be counted, and one of late rows
+        add_events(tmp_path, number)
+        file = tmp_path / "events" / f"{number}.parquet"
+        table = pq.read_table(file)
+        sites = pa.array([None if i < 7 and not age else site for i, site in enumerate(table["site"].to_pylist())])
+        times = pa.array(table["ts"].cast(pa.int64()).to_numpy() - age * 10**6, pa.timestamp("us", "UTC"))
+        pq.write_table(table.set_column(2, "site", sites).set_column(0, "ts", times), file)
+        os.utime(file, (2**30 + number, 2**30 + number))
+    result = run(shop(more=flood), "--json")
+    assert result.exit_code == 0, result.output
+    said = json_of(result.stdout)
+    firing = [line for line in result.stderr.splitlines() if line.startswith("alert firing: ")]
+    assert re.fullmatch(r"alert firing: 2026-01-01 00:\d\d:59 flood: [\d,.]+ \(.+ … .+\)", firing[0]), result.stderr
+    assert said["alerts"][0]["state"] == "firing"
+    assert (said["totals"]["rejected"], said["totals"]["late"]) == (7, 300)
+    (stored,) = {row["reason"] for row in Store(str(tmp_path / "store")).read("rejected").to_pylist()}
+    assert said["reasons"] == [{"reason": stored, "rows": 7}]
+
+
+def test_every_table_can_be_read_right_after_the_first_batch(spark, shop, tmp_path):
+    """There was no alert and no row was late or rejected, and no sketches are stored: those tables are empty."""
+    assert run(shop("batch"), "--quiet").exit_code == 0
+    store = Store(str(tmp_path / "store"))
+    for table in tables():
+        wanted, folder = store.read(table), f"{store.path}/{table}"
+        found = ds.dataset(folder).to_table()
+        assert (found.schema, found.num_rows) == (wanted.schema, wanted.num_rows)
+        frame = pd.read_parquet(folder)
+        assert (list(frame.columns), len(frame)) == (wanted.schema.names, wanted.num_rows)
+        rows = spark.read.parquet(folder)
+        assert (rows.columns, rows.count()) == (wanted.schema.names, wanted.num_rows)
+    assert store.read("alerts").num_rows == store.read("late").num_rows == store.read("rejected").num_rows == 0
+    assert store.read("answers").num_rows > 0
+
+
 def test_on_a_terminal_it_can_be_watched(spark, shop, monkeypatch):
     screen = io.StringIO()
     monkeypatch.setattr(shown, "err", Console(file=screen, width=120, force_terminal=True, color_system=None))
@@ -166,8 +213,7 @@ def test_on_a_terminal_it_can_be_watched(spark, shop, monkeypatch):
     assert json_of(result.stdout)["totals"]["rows"] == 600
 
 
-def test_check_explains_and_starts_nothing(shop, monkeypatch):
-    monkeypatch.setattr(runner, "session", lambda *args, **settings: pytest.fail("Spark was started"))
+def test_check_explains_and_runs_nothing(spark, shop, tmp_path, monkeypatch):
     path = shop()
     said = json_of(run(path, "--check", "--json", "--arrivals", "5000").stdout)
     assert (said["name"], said["arrivals"]) == ("shop", 5000)
@@ -182,6 +228,14 @@ def test_check_explains_and_starts_nothing(shop, monkeypatch):
     ):
         assert words in result.stdout
     assert "spark://far:7077" in result.stdout
+    numbers = set(re.findall(r"\d[\d,.]* (?:B|KiB|MiB)", result.stdout))
+    for width in (60, 80):
+        narrow = Console(width=width, file=io.StringIO(), color_system=None)
+        monkeypatch.setattr(shown, "out", narrow)
+        run(path, "--check", "--arrivals", "5000")
+        assert numbers <= set(re.findall(r"\d[\d,.]* (?:B|KiB|MiB)", narrow.file.getvalue()))
+        assert "…" not in narrow.file.getvalue()
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["events", "shop.toml"]
 
 
 # -- what it refuses ---------------------------------------------------------------------------------------------------
@@ -201,40 +255,89 @@ def test_what_spark_cannot_read_is_told_in_one_line(spark, shop):
     path.write_text(text.replace("/events", "/nowhere"))
     assert_refused(run(path), "nowhere")
     path.write_text(text.replace('key = "url"', 'key = "uri"'))
-    assert_refused(run(path), "columns.key = 'uri'", "url")
+    assert_refused(run(path), f'{path}:13: columns.key = "uri": the source has no column "uri"; did you mean url?')
     path.write_text(text.replace('path = "' + str(path.parent) + '/store"', 'path = "/proc/store"'))
     assert_refused(run(path), "/proc/store")
 
 
-def test_what_fails_while_it_runs_is_told_in_one_line(spark, shop, tmp_path):
-    result = run(shop("batch", more="where = \"if(ms > 50, raise_error('boom'), true)\""))
-    assert_refused(result, "boom")
-    (log,) = re.findall(r"what Spark said is in (\S+)", result.stderr)
+@pytest.mark.parametrize("mode", ["batch", "available-now"])
+def test_what_fails_while_it_runs_is_told_in_one_line(spark, shop, tmp_path, mode):
+    path = shop(mode)
+    (tmp_path / "events" / "1.parquet").write_bytes(b"not a Parquet file")
+    os.utime(tmp_path / "events" / "1.parquet", (2**30 + 1, 2**30 + 1))
+    result = run(path)
+    assert result.exit_code == 1
+    failed = r"lately: (?:the run|batch 1) failed: .*/events/1\.parquet is not a Parquet file.*; what Spark said is in (\S+)"
+    (log,) = re.findall(rf"(?m)^{failed}$", result.stderr)
+    assert "org.apache.spark" in Path(log).read_text()
     os.unlink(log)
-    shutil.rmtree(tmp_path / "store")
-    result = run(shop("available-now", more="where = \"if(ms > 50, raise_error('boom'), true)\""))
-    assert_refused(result, "boom")
-    for log in re.findall(r"what Spark said is in (\S+)", result.stderr):
-        os.unlink(log)
 
 
-def test_the_error_of_a_worker_is_found_in_what_spark_tells():
-    text = """An exception was thrown from the Python worker. Please see the stack trace below.
-Traceback (most recent call last):
-  File "worker.py", line 3, in main
-lately.core.errors.InputError: the state is gone; restore it
+def test_check_finds_all_that_spark_would_refuse_with_their_lines(spark, shop, tmp_path):
+    path = shop()
+    good = path.read_text()
+    bad = good.replace('key = "url"', 'key = "uri"').replace('time = "ts"', 'time = "ts +"').replace("k = 2", 'where = "ms"')
+    path.write_text(bad)
+    for options in ([], ["--json"]):
+        result = run(path, "--check", *options)
+        assert_refused(result, f"{path}:12: ", f"{path}:13: ", f"{path}:22: ", lines=3)
+        assert 'queries[0].where = "ms" of the query "hot": it is of type double; a filter is true or false' in result.stderr
+    path.write_text(bad.replace("/events", "/nowhere").replace('mode = "available-now"', 'mode = "batch"'))
+    assert_refused(
+        run(path, "--check"), f"{path}:6: ", "there is nothing at this path", f"{path}:12: ", f"{path}:22: ", lines=4
+    )
+    path.write_text(good.replace('format = "parquet"', 'format = "delta"'))
+    assert_refused(run(path, "--check"), f"{path}:5: ", "io.delta:delta-spark_")
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["events", "shop.toml"]
 
-\tat org.apache.spark.api.python.BasePythonRunner
-"""
-    assert plainly(RuntimeError(text)) == "the state is gone; restore it"
-    assert plainly(RuntimeError("[X] first\n\tat java")) == "RuntimeError: [X] first"
-    assert plainly(RuntimeError()) == "RuntimeError: RuntimeError"
+
+def test_check_starts_a_session_of_its_own(shop):
+    path = shop()
+    path.write_text(path.read_text().replace('key = "url"', 'key = "uri"'))
+    process = started(path, "--check", "--master", "spark://nowhere:7077")
+    out, err = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, out) == (1, "")
+    assert err == (
+        f'lately: {path}:13: columns.key = "uri": the source has no column "uri"; did you mean url? '
+        "Its columns are ts, url, site, ms\n"
+    )
+
+
+def test_check_without_spark_says_what_was_not_checked(shop):
+    path = shop()
+    code = f"import sys; sys.modules['pyspark'] = None; sys.argv[1:] = ['run', '--check', {str(path)!r}]\n"
+    code += "from lately.cli import main\nmain()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    words = r"lately: .+ format, path, columns and SQL were not checked, .+ run pip install 'lately\[spark\]'\n"
+    assert re.fullmatch(words, done.stderr)
+    path.write_text(path.read_text().replace('length = "1h"', 'lenth = "1h"'))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert (done.returncode, "lenth" in done.stderr) == (1, True)
+
+
+def test_packages_that_do_not_exist_are_named(shop, tmp_path):
+    (tmp_path / "settings.xml").write_text(
+        f"<ivysettings><settings defaultResolver='none'/><caches defaultCacheDir='{tmp_path}/ivy'/><resolvers>"
+        f"<filesystem name='none'><artifact pattern='{tmp_path}/none/[artifact]-[revision].jar'/></filesystem>"
+        "</resolvers></ivysettings>"
+    )
+    path = shop("batch")
+    settings = {"spark.jars.packages": "org.example:connector:9.9.9", "spark.jars.ivySettings": tmp_path / "settings.xml"}
+    settings["spark.jars.ivy"] = tmp_path / "ivy"
+    path.write_text(path.read_text() + "[run.spark]\n" + "".join(f'"{name}" = "{value}"\n' for name, value in settings.items()))
+    process = started(path, "--check")
+    out, err = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, "{" in out) == (1, False)
+    assert re.search(
+        r"(?m)^lately: Spark cannot start: spark\.jars\.packages asks for org\.example:connector:9\.9\.9, .+$", err
+    )
 
 
 def test_without_spark_it_says_what_to_install(shop):
     code = f"import sys; sys.modules['pyspark'] = None; sys.argv[1:] = ['run', {str(shop())!r}]\n"
     code += "from lately.cli import main\nmain()"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert (done.returncode, done.stdout) == (1, "")
     assert re.fullmatch(r"lately: .+ run pip install 'lately\[spark\]'\n", done.stderr)
 
@@ -278,7 +381,7 @@ def interrupted(path):
             if re.search(r"batch \d+, [1-9]", line):
                 os.killpg(process.pid, signal.SIGINT)
                 break
-        out, rest = process.communicate(timeout=240)
+        out, rest = process.communicate(timeout=PATIENCE)
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
@@ -302,6 +405,109 @@ def test_ctrl_c_stops_after_the_batch_and_the_next_run_goes_on(tmp_path):
     assert sum(runs["counted"].to_pylist()) == counted
 
 
+#: So much work for each row that a batch of a few rows takes minutes.
+SLOW = 'where = "aggregate(sequence(1, 2000000), 0L, (sum, x) -> sum + x) > 0"'
+
+
+def wait_for(condition, process):
+    deadline = time.monotonic() + 600
+    while not condition():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def stopped_when(condition, path, *options, number=signal.SIGINT, times=1):
+    """Send a signal to all processes, as a terminal does, once something is so; returns the exit code and what was said."""
+    process = started(path, "--master", "local[2]", *options, start_new_session=True)
+    try:
+        wait_for(lambda: condition(process), process)
+        for _ in range(times):
+            assert process.poll() is None, process.communicate()
+            os.killpg(process.pid, number)
+            time.sleep(1)
+        out, err = process.communicate(timeout=600)
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+    assert "Traceback" not in err
+    assert "Exception" not in err
+    return process.returncode, out, err
+
+
+def runs_java(process):
+    """Whether Java has been started, long before it has started Spark."""
+    return any(child.name() == "java" for child in psutil.Process(process.pid).children(recursive=True))
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["SIGINT", "SIGTERM"])
+@pytest.mark.parametrize("options", [[], ["--check"]], ids=["run", "check"])
+def test_a_signal_while_spark_starts_does_not_wait_for_it(number, code, options, shop, tmp_path):
+    path = shop()
+    found, out, err = stopped_when(runs_java, path, *options, number=number)
+    assert found == code, err
+    if options:
+        assert (out, err) == ("", "lately: stopped before the check was done\n")
+    else:
+        assert out.startswith("stopped before the first batch was done; answers are in ")
+        assert re.fullmatch(
+            r"lately: stopped before the first batch was done; the state is kept in .+; the next run goes on\n", err
+        )
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["events", "shop.toml"]  # it had not begun
+
+
+#: A Java that never gets to the end of its start, as far as this process can tell.
+ENDLESS = """
+import sys, time
+from lately.spark import runner
+def session(*args, **settings):
+    print("starting", flush=True)
+    time.sleep(3600)
+runner.session = session
+sys.argv[1:] = ["run", sys.argv[1]]
+from lately.cli import main
+main()
+"""
+
+
+def test_ctrl_c_ends_a_start_that_would_never_end(shop):
+    process = subprocess.Popen(
+        [sys.executable, "-c", ENDLESS, str(shop())], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout.readline() == "starting\n"
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=600)
+    finally:
+        process.kill()
+    assert (process.returncode, err.count("\n")) == (130, 1)
+    assert out.startswith("stopped before the first batch was done")
+
+
+def test_ctrl_c_before_the_first_batch_says_so(shop, tmp_path):
+    path = shop("continuous")
+    shutil.rmtree(tmp_path / "events")
+    (tmp_path / "events").mkdir()  # nothing will ever come
+    code, out, err = stopped_when(lambda _: (tmp_path / "state" / "spark" / "metadata").exists(), path)
+    assert code == 130, err
+    assert err.startswith("lately: stopped before the first batch was done; the state is kept in ")
+    assert "no new rows" not in out
+
+
+def test_ctrl_c_in_the_middle_of_a_batch_that_is_all_there_is(shop, tmp_path):
+    code, out, err = stopped_when(lambda _: (tmp_path / "store" / "about.json").exists(), shop("batch", SLOW))
+    assert (code, err) == (130, "lately: stopped before the first batch was done; nothing is kept\n")
+    assert out.startswith("stopped before the first batch was done; ")
+
+
+def test_the_second_ctrl_c_gives_up_the_batch_in_one_line(shop, tmp_path):
+    path = shop("available-now", SLOW)
+    code, out, err = stopped_when(lambda _: (tmp_path / "store" / "owner").exists(), path, times=2)
+    words = "lately: stopped at once; a batch that was running is given up, and the next run does it again\n"
+    assert (code, out, err) == (130, "", words)
+    assert Store(str(tmp_path / "store")).read("runs").num_rows == 0
+
+
 # -- a run, as it is shown ---------------------------------------------------------------------------------------------
 
 
@@ -323,6 +529,7 @@ def done(batch=0, **changes):
 def test_what_is_shown_of_a_run_so_far():
     watched = Watched("shop", continuous=True)
     assert watched.line() == "shop: no rows yet"
+    assert (watched.summary(), watched.summary(stopped=True)) == ("no new rows", "stopped before the first batch was done")
     alert = {"monitor": "m", "item": None, "raised": True, "value": None, "low": None, "high": None, "confidence": 0.9}
     for batch in range(3):
         watched.take(done(batch, alerts=[alert | {"time": None, "batch": batch}]))
@@ -332,12 +539,58 @@ def test_what_is_shown_of_a_run_so_far():
     screen = Console(width=150, file=io.StringIO(), color_system=None)
     screen.print(watched.view(later, ["query 'x' is new"]), *watched.tables())
     shown = screen.file.getvalue()
-    for words in ("note: query 'x' is new", "30 rows", "20 rows/s", "3 alerts", "-∞ … ∞", "raised"):
+    for words in ("note: query 'x' is new", "30 rows", "20 rows/s", "3 alerts", "-∞ … ∞", "firing"):
         assert words in shown
     said = watched.as_dict([], stopped=True)
     assert json.loads(json.dumps(said, allow_nan=False)) == said
     assert said["answers"][0]["high"] is None
     assert "behind" not in Watched("x", continuous=False).line(later)
+
+
+def test_exact_answers_have_all_digits_and_long_items_are_folded():
+    watched = Watched("shop", continuous=False)
+    items = [f"/a/long/path/of/which/only/the/end/differs/{end}" for end in ("one", "two")]
+    exact = done().answers[0] | {"value": 1234567.890625, "low": 1234567.890625, "high": 1234567.890625, "confidence": 1.0}
+    close = exact | {"query": "avg", "value": 5482.75121, "low": 5482.7511, "high": 5482.7513, "confidence": 0.9}
+    watched.take(done(answers=[exact | {"item": item} for item in items] + [close]))
+    for width in (60, 80, 200):
+        screen = Console(width=width, file=io.StringIO(), color_system=None)
+        text_tables.show(screen, *watched.tables())
+        rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in screen.file.getvalue().splitlines() if "│" in line]
+        assert [row[3] for row in rows if row[3]] == ["1,234,567.890625", "1,234,567.890625", "5,482.75121"]
+        assert "5,482.7511 … 5,482.7513" in [row[4] for row in rows]
+        assert "".join(row[2] for row in rows) == "".join(items) + "–"
+
+
+def test_an_alert_is_a_line_with_its_state_time_monitor_item_and_value():
+    moment = datetime(2026, 1, 1, 12, tzinfo=UTC)
+    alert = {"monitor": "flood", "item": None, "raised": True, "value": 1200.5, "low": 1100.0, "high": 1300.0}
+    alert |= {"confidence": 0.9, "time": moment, "batch": 3}
+    other = alert | {"item": "/\x1b[2J", "raised": False, "value": 7.0, "low": None, "high": None}
+    assert alert_lines(done(alerts=[alert, other])) == [
+        "alert firing: 2026-01-01 12:00:00 flood: 1,200.5 (1,100 … 1,300)",
+        "alert resolved: 2026-01-01 12:00:00 flood /\\x1b[2J: 7 (-∞ … ∞)",
+    ]
+    many = alert_lines(done(alerts=[alert] * 50))
+    assert (len(many), many[-1]) == (21, "… 30 alerts more; lately query alerts shows them")
+    watched = Watched("shop", continuous=True)
+    watched.take(done(alerts=[alert, other]))
+    assert [row["state"] for row in watched.as_dict([], stopped=False)["alerts"]] == ["firing", "resolved"]
+
+
+def test_the_most_frequent_reasons_are_told_and_they_stay_few():
+    watched = Watched("shop", continuous=True)
+    assert watched.refused("store") == []
+    for batch in range(3):
+        watched.take(done(batch, late=2, rejected=40, reasons={"no key": 20, "no time": 10, f"bad row {batch}": 10}))
+    late, rejected = watched.refused("store")
+    assert late == "6 late: more than the lateness behind their site; see lately query late --store store"
+    counts = "60 no key, 30 no time, 10 bad row 0, 10 bad row 1, 10 bad row 2"
+    assert rejected == f"120 rejected: {counts}; see lately query rejected --store store"
+    watched.take(done(3, late=0, rejected=2000, reasons={f"row {number}": 1 for number in range(2000)}))
+    assert watched.refused("store")[1].endswith("10 bad row 2, 2,000 others; see lately query rejected --store store")
+    assert len(watched.reasons) == 1000
+    assert watched.as_dict([], stopped=False)["reasons"][0] == {"reason": "no key", "rows": 60}
 
 
 def test_a_run_of_years_is_remembered_in_part():

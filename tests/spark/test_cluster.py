@@ -4,14 +4,13 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pyspark
 import pytest
+from patience import PATIENCE, wait_until
 from pipelines import COLUMNS, events, write_files
 
 import lately as lt
@@ -84,12 +83,6 @@ print("sketched:", {row.site: lt.from_bytes(bytes(row.sketch)).total().value for
 """
 
 
-def free_port():
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
-
-
 class Processes:
     """Processes that end when the test does, each with all that it has started."""
 
@@ -114,16 +107,14 @@ class Processes:
             for number in (signal.SIGTERM, signal.SIGKILL):
                 try:
                     os.killpg(process.pid, number)
-                    process.wait(10)
+                    process.wait(PATIENCE)
                 except (ProcessLookupError, subprocess.TimeoutExpired):
                     pass
 
 
-def wait_for(log, text, seconds=120):
-    end = time.monotonic() + seconds
-    while text not in log.read_text():
-        assert time.monotonic() < end, log.read_text()[-3000:]
-        time.sleep(0.1)
+def wait_for(log, pattern):
+    """What a pattern finds in a log, once it is there."""
+    return wait_until(lambda: re.search(pattern, log.read_text()), lambda: log.read_text()[-3000:], pause=0.1)
 
 
 @pytest.fixture(scope="module")
@@ -135,12 +126,13 @@ def cluster(tmp_path_factory):
     ours = {"PYTHONPATH": str(SOURCE), "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
     ours |= {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_JAVA_OPTS": flags, "SPARK_DAEMON_MEMORY": "256m"}
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))} | ours
-    processes, port = Processes(folder, environment), free_port()
+    processes = Processes(folder, environment)
     try:
         spark_class = (BIN / "spark-class", "org.apache.spark.deploy")
         where = ("--host", "127.0.0.1", "--webui-port", "0")
-        master = processes.start("master", spark_class[0], f"{spark_class[1]}.master.Master", *where, "--port", port)
+        master = processes.start("master", spark_class[0], f"{spark_class[1]}.master.Master", *where, "--port", "0")
         wait_for(master, "New state: ALIVE")
+        address = wait_for(master, r"Starting Spark master at (spark://\S+)")[1]
         for number in range(2):
             words = (
                 *where,
@@ -150,11 +142,11 @@ def cluster(tmp_path_factory):
                 "1g",
                 "--work-dir",
                 folder / f"work{number}",
-                f"spark://127.0.0.1:{port}",
+                address,
             )
             worker = processes.start(f"worker{number}", spark_class[0], f"{spark_class[1]}.worker.Worker", *words)
-        wait_for(worker, "Successfully registered with master")
-        yield f"spark://127.0.0.1:{port}", environment
+            wait_for(worker, "Successfully registered with master")
+        yield address, environment
     finally:
         processes.finish()
 
@@ -179,9 +171,9 @@ def told_by(folder):
     return answers, store.read("alerts").to_pylist()
 
 
-def ran(command, environment, seconds=240):
+def ran(command, environment):
     done = subprocess.run(
-        [str(word) for word in command], env=environment, capture_output=True, text=True, timeout=seconds, check=False
+        [str(word) for word in command], env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False
     )
     assert done.returncode == 0, done.stderr[-4000:] + done.stdout[-1000:]
     return done
@@ -199,6 +191,9 @@ def test_a_cluster_answers_as_one_process_does(spark, cluster, traffic, tmp_path
     flags = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
     settings = {"executor.memory": "512m", "driver.memory": "512m", "ui.enabled": "false"}
     settings |= {"driver.extraJavaOptions": flags, "executor.extraJavaOptions": flags, "sql.shuffle.partitions": "2"}
+    # Tasks wait for both workers, else the first one may have done everything before the second one has started.
+    settings |= {"scheduler.minRegisteredResourcesRatio": "1.0"}
+    settings |= {"scheduler.maxRegisteredResourcesWaitingTime": f"{PATIENCE}s"}
     options = [word for name, value in settings.items() for word in ("--conf", f"spark.{name}={value}")]
     done = ran(
         [BIN / "spark-submit", "--master", master, *options, script, written(submitted, traffic), master, traffic], environment
@@ -211,8 +206,6 @@ def test_a_cluster_answers_as_one_process_does(spark, cluster, traffic, tmp_path
     assert "daemons: 2" in done.stdout  # both workers took part
     assert told_by(submitted) == expected
 
-    done = ran(
-        [sys.executable, "-m", "lately.cli", "run", written(commanded, traffic), "--master", master, "--json"], environment
-    )
+    done = ran([sys.executable, "-m", "lately", "run", written(commanded, traffic), "--master", master, "--json"], environment)
     assert json.loads(done.stdout)["totals"]["rows"] == 4000
     assert told_by(commanded) == expected

@@ -6,6 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE
 
 from lately.config import parse
 from lately.spark.pipeline import Pipeline
@@ -19,9 +20,8 @@ NAMES = ("weblogs", "trades", "flows")
 def top(tmp_path_factory):
     """A folder with the data of all examples, made as users make it."""
     folder = tmp_path_factory.mktemp("examples")
-    done = subprocess.run(
-        [sys.executable, str(EXAMPLES / "make_data.py"), str(folder)], capture_output=True, text=True, check=True, timeout=60
-    )
+    command = [sys.executable, str(EXAMPLES / "make_data.py"), str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE)
     assert len(done.stdout.splitlines()) == len(NAMES)
     return folder
 
@@ -109,9 +109,9 @@ def test_an_example_runs_as_it_says(tmp_path):
     folder.mkdir(parents=True)
     for name in ("make_data.py", "flows/pipeline.toml"):
         (tmp_path / "examples" / name).write_text((EXAMPLES / name).read_text())
-    subprocess.run([sys.executable, "examples/make_data.py"], cwd=tmp_path, capture_output=True, check=True, timeout=60)
-    command = [sys.executable, "-m", "lately.cli", "run", "examples/flows/pipeline.toml"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120)
+    subprocess.run([sys.executable, "examples/make_data.py"], cwd=tmp_path, capture_output=True, check=True, timeout=PATIENCE)
+    command = [sys.executable, "-m", "lately", "run", "examples/flows/pipeline.toml"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr
     assert "answers are in examples/flows/store" in done.stdout
 
@@ -125,11 +125,11 @@ from nbclient import NotebookClient
 
 book = nbformat.read(sys.argv[1], as_version=4)
 nbformat.validate(book)
-NotebookClient(book, timeout=300, kernel_name="python3").execute()
+NotebookClient(book, timeout=int(sys.argv[2]), kernel_name="python3").execute()
 print("".join(out["text"] for cell in book.cells for out in cell.get("outputs", ()) if out.get("name") == "stdout"))
 """
-    command = [sys.executable, "-c", code, str(EXAMPLES / "tour.ipynb")]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=400)
+    command = [sys.executable, "-c", code, str(EXAMPLES / "tour.ipynb"), str(PATIENCE)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr
     for said in ("/tickets", "the alarm came", "Estimate("):
         assert said in done.stdout

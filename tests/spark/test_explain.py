@@ -134,10 +134,13 @@ def test_monitors_are_told_with_their_scheme_and_tolerance():
         {"name": "value", "kind": "self-join", "scheme": "geometric", "last": "10m"},
         {"name": "often", "kind": "frequent", "tau": 100},
         {"name": "pairs", "kind": "join", "left": "a", "right": "b", "above": 10},
+        {"name": "quiet", "kind": "count", "key": "x", "below": 50},
     ]
-    line, value, often, pairs = explain(config_with(monitors=watches), 1000)["monitors"]
+    line, value, often, pairs, quiet = explain(config_with(monitors=watches), 1000)["monitors"]
     assert (line["scheme"], line["line"], line["theta"]) == ("functional", 5000, 0.2)
-    assert "within 0.2 of 5,000" in line["says"]
+    assert "fires above 5,000; values within 0.2 of 5,000" in line["says"]
+    assert quiet["line"] == 50
+    assert "fires below 50; values within 0.1 of 50" in quiet["says"]
     assert (value["scheme"], value["line"], value["last"]) == ("geometric", None, "10m")
     assert "followed" in value["says"]
     assert (often["line"], often["eps"]) == (100, 0.01)

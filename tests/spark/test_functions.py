@@ -180,8 +180,17 @@ def test_group_by_having_and_rollup(sql, stream):
 
 
 def test_two_aggregates_over_the_same_rows(sql):
+    """In a UNION and in subqueries, of a sketch or of an answer: versions of Spark differ in which of them they would merge."""
     ask = "select ecm_total(ecm_sketch_agg(key, ts{})).value from events"
-    assert len(sql(f"{ask.format('')} union all {ask.format(', eps => 0.1')}")) == 2
+    make = "select ecm_sketch_agg(key, ts{}) from events"
+    other = ", eps => 0.1"
+    alone = [one(sql(ask.format(options))) for options in ("", other)]
+    assert [row[0] for row in sql(f"{ask.format('')} union all {ask.format(other)}")] == alone
+    assert sql(f"select ({ask.format('')}), ({ask.format(other)})") == [tuple(alone)]
+    (sketches,) = sql(f"select ({make.format('')}), ({make.format(other)})")
+    assert [lt.from_bytes(bytes(blob)).total().value for blob in sketches] == alone
+    mixed = f"select ({ask.format('')}), (select max(key) from events) = (select max(key) from events where key is not null)"
+    assert sql(mixed) == [(alone[0], True)]
 
 
 def recent_of(stream, site):
@@ -440,9 +449,41 @@ def test_what_cannot_be_built_is_told_with_the_remedy(stream):
             build()
 
 
-def test_columns_refuse_before_spark_starts_anything(spark, sql):
-    with pytest.raises(lt.ParameterError, match="ecm_sketch_agg lacks delta"):
+def test_columns_take_what_was_registered_and_options_before_it(spark, sql, stream):
+    made = (
+        spark.table("events")
+        .agg(
+            LF.ecm_sketch_agg("key", "ts").alias("ecm"),
+            LF.topk_sketch_agg("key", "ts").alias("five"),
+            LF.topk_sketch_agg("key", "ts", phi=0.2, eps=0.05).alias("phi"),
+            LF.quantiles_sketch_agg("v", "ts", eps=0.05).alias("numbers"),
+            LF.ecm_sketch_agg("key", "ts", eps=0.1, window="30m").alias("coarse"),
+        )
+        .collect()[0]
+    )
+    assert bytes(made.ecm) == sketch_of(lt.EcmSketch, stream, OPTIONS).to_bytes()
+    assert bytes(made.five) == sketch_of(lt.TopK, stream, OPTIONS | {"k": 5}).to_bytes()
+    assert bytes(made.phi) == sketch_of(lt.TopK, stream, OPTIONS | {"phi": 0.2, "eps": 0.05}).to_bytes()
+    assert bytes(made.numbers) == sketch_of(lt.Quantiles, stream, NUMBERS, key="v").to_bytes()
+    assert bytes(made.coarse) == sketch_of(lt.EcmSketch, stream, OPTIONS | {"eps": 0.1, "window": "30m"}).to_bytes()
+
+
+@pytest.fixture
+def nothing_registered(spark):
+    """The session as it is before anybody registers; afterwards as it was."""
+    before = spark.conf.get(LF._CONF, None)
+    spark.conf.unset(LF._CONF)
+    yield
+    if before is not None:
+        spark.conf.set(LF._CONF, before)
+
+
+def test_columns_without_defaults_say_what_is_lacking(spark, nothing_registered):
+    with pytest.raises(lt.ParameterError, match=r"ecm_sketch_agg lacks delta; .* or once in register\(spark, delta=0.01\)"):
         LF.ecm_sketch_agg("key", "ts", window="1h", eps=0.1)
+
+
+def test_columns_refuse_before_spark_starts_anything(spark, sql):
     with pytest.raises(lt.ParameterError, match="has no option 'epsilon'"):
         LF.topk_sketch_agg("key", "ts", epsilon=0.1, **OPTIONS)
     with pytest.raises(lt.ParameterError, match="window of arrivals"):

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pipelines import SITES, content, events, in_order, last_answers, run, table, write_files
 
-from lately.spark.grow import _Columns
+from lately.spark.grow import OTHER_REASONS, Batch, _Columns, _Task, all_reasons
 from lately.spark.pipeline import Pipeline
 
 QUERIES = [
@@ -75,3 +75,21 @@ def test_sites_may_be_integers(spark, tmp_path, mode):
     found = [row["site"] for row in table(said["number"], "late")]
     assert sorted(found) == sorted([renamed[row["site"]] for row in table(said["text"], "late")])
     assert len(found) == (0 if mode == "batch" else 5)
+
+
+def test_a_task_tells_only_so_many_reasons_apart(tmp_path):
+    task = _Task(
+        Pipeline.of(content("source", tmp_path, queries=QUERIES, columns={"value": "ms"})).program, some_batch(tmp_path), 0
+    )
+    for number in range(500):
+        task._count_reason(f"row {number} is wrong", 2)
+    task._count_reason("row 3 is wrong", 5)
+    reasons = all_reasons([task._done])
+    assert (len(reasons), sum(reasons.values())) == (101, 1005)
+    assert (reasons["row 3 is wrong"], reasons[OTHER_REASONS]) == (7, 800)
+
+
+def some_batch(folder):
+    return Batch(
+        0, f"{folder}/state", f"{folder}/store", (), None, pa.timestamp("us", "UTC"), pa.schema([]), hashed=True, bundles=True
+    )

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from patience import PATIENCE
 
 from lately.core.errors import LatelyError
 from lately.spark import java
@@ -57,7 +58,7 @@ def run_without_java(code, tmp_path):
     given = {name: value for name, value in os.environ.items() if not name.startswith(("JAVA", "SPARK", "PYSPARK"))}
     environment = given | {"PATH": str(tools), "XDG_CACHE_HOME": str(tmp_path / "cache")}
     return subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env=environment, timeout=180, check=False
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment, timeout=PATIENCE, check=False
     )
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import killed
 import numpy as np
 import pytest
+from patience import PATIENCE, wait_until
 from pipelines import WALL_CLOCK, content, events, in_order, run, shuffled, table, write_files
 
 from lately.spark.versions import Versions
@@ -83,15 +84,17 @@ class Process:
     def __exit__(self, *_):
         self.kill()
 
-    def wait_for(self, paths, seconds=120):
+    def wait_for(self, paths):
         """Wait until all of these are there; tells whether the process is still running."""
-        end = time.monotonic() + seconds
-        while not all(Path(path).exists() for path in paths):
-            if self.process.poll() is not None:
-                return False
-            assert time.monotonic() < end, self.log.read_text()[-5_000:]
-            time.sleep(0.02)
-        return True
+
+        def all_there():
+            return all(Path(path).exists() for path in paths)
+
+        wait_until(lambda: all_there() or self.process.poll() is not None, self.end_of_log)
+        return all_there()
+
+    def end_of_log(self):
+        return self.log.read_text()[-5_000:]
 
     def kill(self):
         with suppress(ProcessLookupError):
@@ -111,7 +114,7 @@ def test_killed_at_the_worst_moments(spark, source, in_peace, tmp_path):
         for name, aim in aims.items()
     }
     with Process(tmp_path / "first", list(plans.values())) as process:
-        assert process.wait_for([plan["marker"] for plan in plans.values()]), process.log.read_text()[-5_000:]
+        assert process.wait_for([plan["marker"] for plan in plans.values()]), process.end_of_log()
     for name in ("after", "before"):
         state = Versions(f"{plans[name]['said']['run']['checkpoint']}/state")
         assert state.batches()[-1] == 3
@@ -146,7 +149,7 @@ def test_tasks_that_fail_once_are_run_again(source, in_peace, tmp_path):
     said = asked(source, tmp_path / "it")
     fails = tmp_path / "fails"
     with Process(tmp_path / "process", [{"said": said}], master="local[2,2]", fails=str(fails)) as process:
-        assert process.process.wait(timeout=200) == 0, process.log.read_text()[-5_000:]
+        assert process.process.wait(timeout=PATIENCE) == 0, process.end_of_log()
     assert len(list(fails.iterdir())) == 2 * len(killed.FAILING)
     assert_same(everything(said), in_peace)
 

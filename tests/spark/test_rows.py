@@ -43,9 +43,9 @@ def judged(spark, folder, sql, rows, queries=COUNTS, window=100, **columns):
     rejected = table(said, "rejected")
     assert done["rows"] == len(rows) == done["counted"] + done["late"] + done["rejected"]
     assert done["rejected"] == len(rejected)
-    for row in rejected:  # itself as JSON, without what is NULL
-        source = given[json.loads(row["row"])["i"]]
-        assert json.loads(row["row"]).keys() == {name for name, value in source.items() if value is not None}
+    for row in rejected:  # itself as JSON, with what is NULL
+        source, told = given[json.loads(row["row"])["i"]], json.loads(row["row"])
+        assert {name: value is None for name, value in told.items()} == {name: source[name] is None for name in source}
         assert row["batch"] == 0
     return said, {json.loads(row["row"])["i"]: row["reason"] for row in rejected}
 
@@ -70,11 +70,13 @@ CASES = {
         {"count": "c"}, {1: "no count", 2: "count is negative: -2", 4: f"count is beyond 2**53: {2**62}"}),
     "sites": ("t bigint, k string, s string", [(5, "a", "lima"), (6, "a", None), (6, "a", "")], {"site": "s"}, {1: "no site"}),
     "values": ("t bigint, k string, v double", [(5, "a", 3.0), (5, "a", None), (5, "a", NAN), (5, "a", 1e9), (5, "a", INF),
-        (6, "a", -1.0)], {"value": "v", "queries": VALUES}, {1: "no value", 2: "no value",
+        (6, "a", -1.0)], {"value": "v", "queries": VALUES}, {1: "no value",
+        2: "value is not a number (NaN)",
         3: "value is outside of 0..10 (v): 1.0E9", 4: "value is outside of 0..10 (v): Infinity",
         5: "value is outside of 0..10 (v): -1.0"}),
     "clipped values": ("t bigint, k string, v double", [(5, "a", 3.0), (5, "a", None), (5, "a", NAN), (5, "a", INF),
-        (6, "a", -INF)], {"value": "v", "queries": CLIPPED}, {1: "no value", 2: "no value"}),
+        (6, "a", -INF)], {"value": "v", "queries": CLIPPED}, {1: "no value",
+        2: "value is not a number (NaN)"}),
     "a universe": ("t bigint, k int", [(5, 3), (5, 1024), (5, -1), (6, None)], {"queries": UNIVERSE}, {
         1: "key is outside of 0..1023: 1024", 2: "key is outside of 0..1023: -1", 3: "no key"}),
     "groups": ("t bigint, k string, g string", [(5, "a", "x"), (6, "a", None), (6, "z", None)], {"queries": PER},
@@ -82,7 +84,28 @@ CASES = {
     "sums": ("t bigint, k string, v bigint", [(5, "a", 1), (5, "a", None), (6, "a", 2**53 + 1)], {"queries": SUM},
         {2: f"v is beyond 2**53 (sum): {2**53 + 1}"}),
     "an expression": ("t bigint, k string", [(5, "12"), (6, "x")], {"key": "try_cast(k as int)", "queries": [
-        {"name": "a", "kind": "counts", "keys": [12]}]}, {1: "no key"}),
+        {"name": "a", "kind": "counts", "keys": [12]}]}, {1: "no key: try_cast(k as int) is NULL"}),
+    "a cast": ("t bigint, k string", [(5, "12"), (6, "x"), (6, None), (7, "99999999999")], {"key": "cast(k as int)",
+        "queries": [{"name": "a", "kind": "counts", "keys": [12], "where": "cast(k as int) > 0"}]}, {
+        1: "key cannot be computed: cast(k as int)", 2: "no key: cast(k as int) is NULL",
+        3: "key cannot be computed: cast(k as int)"}),
+    "a format of times": ("t string, k string", [("05.01.2026", "a"), ("2026", "a"), (None, "a")], {"window": "1h",
+        "time": "to_timestamp(t, 'dd.MM.yyyy')"}, {1: "time cannot be computed: to_timestamp(t, 'dd.MM.yyyy')",
+        2: "no time: to_timestamp(t, 'dd.MM.yyyy') is NULL"}),
+    "an overflow": ("t bigint, k string, v bigint", [(5, "a", 1), (5, "a", 2**62), (6, "a", None)], {"queries": [
+        SUM[0] | {"of": "v * 4"}]}, {1: "expression cannot be computed: v * 4"}),
+    "a division": ("t bigint, k string, v double", [(5, "a", 4.0), (5, "a", 0.0), (5, "a", None)], {"queries": VALUES,
+        "value": "8 / v"}, {1: "value cannot be computed: 8 / v", 2: "no value: 8 / v is NULL"}),
+    "a filter": ("t bigint, k string", [(5, "4"), (5, "0"), (6, "x"), (6, None)], {"queries": [
+        {"name": "a", "kind": "join", "left": "1 / cast(k as int) > 0", "right": "k > 1"}]}, {
+        1: "filter cannot be computed: 1 / cast(k as int) > 0", 2: "filter cannot be computed: 1 / cast(k as int) > 0",
+        3: "no key"}),
+    "bytes as keys": ("t bigint, b binary", [(5, b"a"), (6, b"\xff"), (6, None)], {"key": "cast(b as string)", "queries": [
+        {"name": "t", "kind": "top"}]}, {1: "key is not valid UTF-8", 2: "no key: cast(b as string) is NULL"}),
+    "bytes as sites": ("t bigint, k string, b binary", [(5, "a", b"lima"), (6, "a", b"\xc3")], {
+        "site": "cast(b as string)"}, {1: "site is not valid UTF-8"}),
+    "bytes as groups": ("t bigint, k string, b binary", [(5, "a", b"x"), (6, "a", b"\xc3"), (6, "z", b"\xc3")], {"queries": [
+        PER[0] | {"per": "cast(b as string)"}]}, {1: "cast(b as string) is not valid UTF-8"}),
     "seconds": ("t bigint, k string", [(SECOND, "a"), (2**62, "a"), (10**12, "a")], {"window": "1h"}, {
         1: f"time cannot be read: {2**62}", 2: BEYOND}),
     "seconds in fractions": ("t double, k string", [(SECOND + 0.5, "a"), (NAN, "a"), (INF, "a"), (-1e300, "a")],
@@ -92,7 +115,8 @@ CASES = {
     "times as text": ("t string, k string", [("2026-01-05T12:00:00Z", "a"), ("2026-01-05 13:00:00+01:00", "a"), ("noon", "a"),
         ("", "a")], {"window": "1h"}, {2: "time cannot be read: noon", 3: "time cannot be read: "}),
     "timestamps": ("t timestamp, k string", [(START, "a"), (dt.datetime.now(dt.UTC) + dt.timedelta(days=2), "a"),
-        (dt.datetime.now(dt.UTC) + dt.timedelta(hours=22), "a")], {"window": "7d"}, {1: "time is more than 1d in the future"}),
+        (dt.datetime.now(dt.UTC) + dt.timedelta(hours=22), "a")], {"window": "7d"}, {
+        1: "time is more than 5m in the future", 2: "time is more than 5m in the future"}),
     "binary keys": ("t bigint, k binary", [(5, b"a"), (6, b"\xff")], {"queries": [{"name": "t", "kind": "top"}]}, {}),
 }  # fmt: skip
 
@@ -113,49 +137,143 @@ def test_a_date_that_no_timestamp_can_hold_stops_nothing(spark, tmp_path):
     assert [(row["time"], row["reason"]) for row in table(said, "rejected")] == [(None, BEYOND)]
 
 
+def test_a_row_that_is_not_counted_keeps_its_microseconds(spark, tmp_path):
+    moment = START + dt.timedelta(microseconds=584_297)
+    said, _ = judged(spark, tmp_path, "t timestamp, k string", [(moment, None)], window="1h")
+    (row,) = table(said, "rejected")
+    assert row["time"] == moment == dt.datetime.fromisoformat(json.loads(row["row"])["t"])
+
+
+def test_exact_counts_take_rows_as_many_times_as_the_others_do(spark, tmp_path):
+    rows = [(5, "a", 3), (5, "b", 0), (6, "a", 4), (9, "a", 2)]
+    queries = [
+        {"name": "all", "kind": "exact", "aggregate": "count", "last": 3},
+        {"name": "no b", "kind": "exact", "aggregate": "count", "where": "k = 'x'"},
+        {"name": "many", "kind": "exact", "aggregate": "count", "per": "k", "above": 6, "last": 300},
+        {"name": "sum", "kind": "exact", "aggregate": "sum", "of": "c", "last": 300},
+        {"name": "a", "kind": "counts", "keys": ["a", "b"], "last": 300},
+    ]
+    said, rejected = judged(spark, tmp_path, "t bigint, k string, c bigint", rows, queries, 300, count="c")
+    assert not rejected
+    found = {(row["query"], row["item"]): row["value"] for row in table(said, "answers")}
+    assert found == {("all", None): 2, ("no b", None): 0, ("many", "a"): 9, ("sum", None): 9, ("a", "a"): 9, ("a", "b"): 0}
+
+
 def test_rejected_rows_count_for_nothing(spark, tmp_path):
     rows = [(5, "a", 2), (6, "a", -1), (6, "b", 5), (7, "a", 0), (7, "a", 1)]
     said, _ = judged(spark, tmp_path, "t bigint, k string, c bigint", rows, count="c")
     assert answers_to(said, "a")[None, "a"] == (3, 3, 3)
 
 
-@pytest.mark.parametrize(
-    ("kind", "text", "told"),
-    [
-        ("json", '{"t":5,"k":"a"}\n{"t":oops\n{"t":"x","k":"a"}\n\n{"k":"a"}\n', ["line cannot be read"] * 2 + ["no time"]),
-        ("csv", "5,a\nx,a\n7\n6,b\n", ["line cannot be read"] * 2),
-    ],
-)
-def test_lines_that_cannot_be_read_are_kept_as_they_are(spark, tmp_path, kind, text, told):
+LINES = {
+    "json": ('{"t":5,"k":"a"}\n{"t":oops\n{"t":"x","k":"a"}\n\n{"k":"a"}\n', ['{"t":oops', '{"t":"x","k":"a"}'], ["no time"]),
+    "csv": ("5,a\nx,a\n7\n6,b\n", ["x,a", "7"], []),
+}
+
+
+@pytest.mark.parametrize("mode", ["batch", "available-now"])
+@pytest.mark.parametrize("columns", ["t bigint, k string", "t bigint, k string, _corrupt_record string", None])
+@pytest.mark.parametrize("kind", LINES)
+def test_lines_that_cannot_be_read_are_kept_as_they_are(spark, tmp_path, kind, columns, mode):
+    if columns is None and (mode != "batch" or kind == "csv"):
+        columns = "t bigint, k string"
+    text, unreadable, reasons = LINES[kind]
     (tmp_path / "source").mkdir()
     (tmp_path / "source" / "lines").write_text(text)
-    said = asked(
-        tmp_path, "t bigint, k string, _corrupt_record string", {"time": "t", "key": "k"}, COUNTS, format=kind, mode="batch"
-    )
+    time = "t" if columns else "cast(t as bigint)"  # Spark infers that it is text
+    said = asked(tmp_path, columns, {"time": time, "key": "k"}, COUNTS, format=kind, mode=mode)
+    if columns is None:
+        del said["source"]["columns"]
+        unreadable, reasons = (
+            unreadable[:1],
+            ["no time: cast(t as bigint) is NULL", "time cannot be computed: cast(t as bigint)"],
+        )
     run(spark, said)
     (done,) = table(said, "runs")
     rejected = table(said, "rejected")
-    assert sorted(row["reason"] for row in rejected) == sorted(told)
+    assert sorted(row["row"] for row in rejected if row["reason"] == "line cannot be read") == sorted(unreadable)
+    assert sorted(row["reason"] for row in rejected if row["reason"] != "line cannot be read") == sorted(reasons)
     assert done["rows"] == 4 == done["counted"] + done["rejected"]
-    for row in rejected:
-        if row["reason"] == "line cannot be read":
-            assert json.loads(row["row"])["_corrupt_record"] in text.splitlines()
+
+
+def test_lines_that_the_user_wants_dropped_are_dropped(spark, tmp_path):
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / "lines").write_text("5,a\nx,a\n6,b\n")
+    said = asked(
+        tmp_path, "t bigint, k string", {"time": "t", "key": "k"}, COUNTS, format="csv", options={"mode": "DROPMALFORMED"}
+    )
+    run(spark, said)
+    assert [(row["rows"], row["counted"]) for row in table(said, "runs")] == [(2, 2)]
+
+
+def test_binary_columns_are_kept_as_text_where_they_are_text(spark, tmp_path):
+    (tmp_path / "source").mkdir()
+    values = [b'{"port": 80}', b'{"port": "x"}', b"\xff\xfe", None, b""]
+    add_file(pa.table({"t": pa.array([5] * 5, pa.int64()), "value": pa.array(values, pa.binary())}), tmp_path / "source", 0)
+    key = "cast(get_json_object(cast(value as string), '$.port') as int)"
+    said = asked(tmp_path, "t bigint, value binary", {"time": "t", "key": key}, [COUNTS[0] | {"keys": [80]}])
+    run(spark, said)
+    kept = sorted((json.loads(row["row"])["value"] or "", row["reason"]) for row in table(said, "rejected"))
+    assert kept == sorted(
+        [
+            ('{"port": "x"}', f"key cannot be computed: {key}"),
+            ("//4=", f"no key: {key} is NULL"),
+            ("", f"no key: {key} is NULL"),  # NULL
+            ("", f"no key: {key} is NULL"),
+        ]
+    )
+    assert answers_to(said, "a")[None, "80"][1] == 1
+
+
+def test_dirty_rows_stop_no_session_of_the_users(spark, tmp_path):
+    """A session that somebody else has made, with whatever settings: the stream goes on, and goes on again."""
+    theirs = spark.newSession()
+    theirs.conf.set("spark.sql.codegen.wholeStage", "false")
+    theirs.conf.set("spark.sql.session.timeZone", "Asia/Kolkata")
+    (tmp_path / "source").mkdir()
+    said = asked(
+        tmp_path,
+        "t string, k string",
+        {"time": "to_timestamp(t)", "key": "cast(k as bigint) * 2"},
+        [COUNTS[0] | {"keys": [4], "where": "cast(k as bigint) * 2 > 1"}],
+        "1h",
+        mode="available-now",
+    )
+    rows = [("2026-01-05 12:00:00", "2"), ("noon", "2"), ("2026-01-05 12:00:01", "two"), ("2026-01-05 12:00:01", str(2**62))]
+    for number in range(2):
+        batch = pa.table({"t": [row[0] for row in rows], "k": [row[1] for row in rows]})
+        add_file(batch, tmp_path / "source", number)
+        run(theirs, said)
+    assert [(row["rows"], row["counted"], row["rejected"]) for row in table(said, "runs")] == [(4, 1, 3)] * 2
+    assert answers_to(said, "a")[None, "4"][1] == 2
 
 
 @pytest.mark.parametrize(
     ("sql", "columns", "queries", "window", "told"),
     [
-        ("t bigint, k string", {"time": "when"}, COUNTS, 100, "columns.time = 'when' cannot be read.*columns t, k"),
-        ("t bigint, k string", {"key": "k +"}, COUNTS, 100, "columns.key = 'k \\+' cannot be read"),
-        ("t bigint, k double", {}, COUNTS, 100, "columns.key = 'k' is of type double"),
-        ("t double, k string", {}, COUNTS, 100, "columns.time is of type double but window.length is an integer"),
-        ("t boolean, k string", {}, COUNTS, "1h", "columns.time is of type boolean"),
-        ("t bigint, k string, c double", {"count": "c"}, COUNTS, 100, "columns.count = 'c' is of type double"),
-        ("t bigint, k string, v string", {"value": "v"}, VALUES, 100, "columns.value = 'v' is of type string"),
+        (
+            "t bigint, k string",
+            {"time": "when"},
+            COUNTS,
+            100,
+            'columns.time = "when": the source has no column "when"; its columns are t, k$',
+        ),
+        ("t bigint, k string", {"key": "k +"}, COUNTS, 100, 'columns.key = "k \\+": Syntax error'),
+        ("t bigint, k double", {}, COUNTS, 100, 'columns.key = "k": it is of type double'),
+        ("t double, k string", {}, COUNTS, 100, 'columns.time = "t": it is of type double; the window is in integers'),
+        ("t boolean, k string", {}, COUNTS, "1h", 'columns.time = "t": it is of type boolean'),
+        ("t bigint, k string, c double", {"count": "c"}, COUNTS, 100, 'columns.count = "c": it is of type double'),
+        ("t bigint, k string, v string", {"value": "v"}, VALUES, 100, 'columns.value = "v": it is of type string'),
         ("t bigint, k string", {}, UNIVERSE, 100, "queries for ranges need integer keys"),
-        ("t bigint, k string", {}, [COUNTS[0] | {"where": "t"}], 100, "the filter 't' is of type bigint"),
-        ("t bigint, k string", {}, [COUNTS[0] | {"where": "u > 1"}], 100, "where = 'u > 1' cannot be read"),
-        ("t bigint, k string", {}, [SUM[0] | {"of": "k"}], 100, "of = 'k' of the query 'sum' is of type string"),
+        ("t bigint, k string", {}, [COUNTS[0] | {"where": "t"}], 100, 'where = "t" of the query "a": it is of type bigint'),
+        (
+            "t bigint, k string",
+            {},
+            [COUNTS[0] | {"where": "u > 1"}],
+            100,
+            'where = "u > 1" of the query "a": the source has no column "u"',
+        ),
+        ("t bigint, k string", {}, [SUM[0] | {"of": "k"}], 100, 'of = "k" of the query "sum": it is of type string'),
     ],
 )
 def test_columns_that_do_not_fit_are_told_before_anything_starts(spark, tmp_path, sql, columns, queries, window, told):
@@ -199,7 +317,7 @@ def reason_of(row):
     if row["site"] is None:
         return "no site"
     if row["ms"] is None or math.isnan(row["ms"]):
-        return "no value"
+        return "no value" if row["ms"] is None else "value is not a number (NaN)"
     if not 0 <= row["ms"] <= 100:
         return "value is outside of 0..100 (v): " + ("1000000.0" if row["ms"] > 0 else "-0.5")
     return "no count" if row["n"] is None else f"count is negative: {row['n']}" if row["n"] < 0 else None

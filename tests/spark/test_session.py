@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import pytest
+from patience import PATIENCE
 
 from lately.core.errors import LatelyError
 from lately.spark.session import session, settings
@@ -36,7 +37,7 @@ def test_settings_of_users_come_before_ours(monkeypatch, tmp_path):
 
 def test_without_pyspark_the_error_says_what_to_install():
     code = "import sys; sys.modules['pyspark'] = None\nfrom lately.spark.session import session"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert "ImportError: lately.spark needs Spark" in done.stderr
     assert "pip install 'lately[spark]'" in done.stderr
 
@@ -48,7 +49,7 @@ def test_a_java_that_does_not_start_is_told_without_a_stack_of_py4j(tmp_path):
         "try:\n    session('local[1]', spark_driver_memory='900000g')\n"
         "except LatelyError as error:\n    print(error, error.__cause__)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert "did not start Spark" in done.stdout, done.stderr
     assert done.stdout.rstrip().endswith("None")
 

@@ -2,6 +2,8 @@
 
 import json
 import os
+import threading
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -9,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lately.config import parse
-from lately.core.errors import FormatError, InputError
+from lately.core.errors import FormatError, InputError, LeaseError
 from lately.sketches.hashing import DEFAULT_SEED
 from lately.spark.program import KeptMonitor, Program
 from lately.spark.versions import DEAD, KEEP, Version, Versions, with_places
@@ -87,7 +89,7 @@ def test_a_version_comes_back_as_it_was(versions):
 
 def test_batches_are_in_order_of_their_numbers(versions):
     assert versions.batches() == []
-    for batch in (10, 9, 2, 10**11):
+    for batch in (2, 9, 10, 10**11):
         versions.write(replace(PLAIN, batch=batch))
     assert versions.batches() == [2, 9, 10, 10**11]
     assert [versions.read(batch).batch for batch in versions.batches()] == [2, 9, 10, 10**11]
@@ -101,10 +103,70 @@ def test_a_directory_that_is_not_there_has_no_batches(tmp_path):
     assert os.listdir(tmp_path) == []
 
 
-def test_a_version_that_is_written_again_is_the_same(versions):
+def test_a_version_that_is_there_is_not_written_again(versions):
     first = written(versions, 1, {("lima", "hot"): b"one"})
-    versions.write(first)
+    before = sorted(os.listdir(versions.path))
+    with pytest.raises(
+        LeaseError, match=r"another run has gone on to batch 1 of the state in .* while this one was at batch 1\."
+    ):
+        versions.write(replace(first, totals={"counted": 7}))
     assert (versions.batches(), versions.read(1)) == ([1], first)
+    assert sorted(os.listdir(versions.path)) == before
+
+
+def test_a_version_behind_the_newest_is_not_written(versions):
+    for batch in (5, 6):
+        versions.write(replace(PLAIN, batch=batch))
+    with pytest.raises(
+        LeaseError, match=r"another run has gone on to batch 6 .* while this one was at batch 4\..*restore both"
+    ):
+        versions.write(replace(PLAIN, batch=4))
+    assert versions.batches() == [5, 6]
+
+
+def test_a_version_that_appears_while_it_is_written_stays(versions):
+    """The last look is before the file gets its name, and that name is given once."""
+    other = Versions(versions.path)
+    with pytest.raises(LeaseError, match="another run has gone on to batch 3 "):
+        versions.write(replace(PLAIN, batch=3), lambda: other.write(replace(PLAIN, batch=3, totals={"counted": 7})))
+    assert versions.read(3).totals == {"counted": 7}
+    with pytest.raises(LeaseError, match="no more"):
+        versions.write(replace(PLAIN, batch=4), refuse)
+    assert versions.batches() == [3]
+    assert not [name for name in os.listdir(versions.path) if name.startswith(".")]
+
+
+def refuse():
+    raise LeaseError("no more")
+
+
+def test_of_runs_that_publish_the_same_batch_one_does(versions):
+    for batch in range(100):
+        wins, barrier = [], threading.Barrier(4)
+
+        def publish(run, batch=batch, wins=wins, barrier=barrier):
+            barrier.wait()
+            with suppress(LeaseError):
+                Versions(versions.path).write(replace(PLAIN, batch=batch, totals={"run": run}))
+                wins.append(run)
+
+        threads = [threading.Thread(target=publish, args=(run,)) for run in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(wins) == 1
+        assert versions.read(batch).totals == {"run": wins[0]}
+
+
+def test_a_run_is_behind_when_a_version_is_there_that_it_has_not_published(versions):
+    versions.refuse_behind(0)
+    versions.write(replace(PLAIN, batch=2))
+    for batch, published in ((2, True), (3, False), (3, True)):
+        versions.refuse_behind(batch, published)
+    for batch, published in ((2, False), (1, True), (0, False)):
+        with pytest.raises(LeaseError, match=f"gone on to batch 2 .* at batch {batch}\\."):
+            versions.refuse_behind(batch, published)
 
 
 def test_a_half_written_version_is_not_there(versions):
@@ -209,6 +271,39 @@ def test_tidy_keeps_what_the_newest_versions_need_and_nothing_else(versions):
     versions.tidy(keep=1)
     assert versions.batches() == [7]
     assert content(versions, versions.read(7)) == kept[7][1]
+
+
+def test_tidy_leaves_the_parts_of_a_batch_that_another_run_is_at(versions):
+    version = written(versions, 4, {("lima", "hot"): b"four"})
+    lost, _ = versions.write_part(4, [b"of a run that died"])
+    begun, _ = versions.write_part(5, [b"five"])
+    versions.tidy()
+    assert set(parts_of(versions)) == {*version.parts, begun}
+    assert lost not in parts_of(versions)
+
+
+def test_tidy_of_a_run_that_slept_leaves_what_newer_versions_need(versions):
+    """It sleeps where it has listed the parts, and where it has read what is needed; another run goes on in the meantime."""
+    version = written(versions, 0, {("lima", "hot"): b"0" * 50, ("rome", "hot"): b"r" * 50})
+    for moment in ("batches", "read"):
+        slow = Versions(versions.path)
+        method = getattr(slow, moment)
+
+        def after_sleep(*args, method=method, slow=slow, moment=moment):
+            nonlocal version
+            found = method(*args)
+            setattr(slow, moment, method)
+            for batch in range(version.batch + 1, version.batch + 3):
+                version = written(versions, batch, {("lima", "hot"): b"%d" % batch * 50}, version)
+                versions.tidy()
+            return found
+
+        setattr(slow, moment, after_sleep)
+        with suppress(InputError):  # the version that it was about to read is gone
+            slow.tidy()
+        for batch in versions.batches():
+            content(versions, versions.read(batch))  # all of it is there
+        assert versions.batches()[-1] == version.batch
 
 
 def test_what_no_query_needs_any_more_is_left_out(versions):

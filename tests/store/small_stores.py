@@ -11,13 +11,13 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 INTEGERS = MOMENTS["integer"]
 
 
-def filled(path, batches, moment=INTEGERS, step=10, sketches_every=5):
+def filled(path, batches, moment=INTEGERS, step=10, sketches_every=5, sites=0):
     """A store with so many batches, ``step`` of time apart: each has answers, some have late rows, alerts or sketches."""
     store = Store(str(path), moment)
     store.prepare()
     store.describe({"moment": "integer" if moment == INTEGERS else "timestamp"})
     for batch in range(batches):
-        add_batch(store, batch, at(batch, moment, step), sketches_every)
+        add_batch(store, batch, at(batch, moment, step), sketches_every, sites)
     return store
 
 
@@ -25,7 +25,7 @@ def at(batch, moment=INTEGERS, step=10):
     return step * batch if moment == INTEGERS else NOON + timedelta(seconds=step * batch)
 
 
-def add_batch(store, batch, time, sketches_every=5):
+def add_batch(store, batch, time, sketches_every=5, sites=0):
     store.put("answers", batch, [{"time": time, "batch": batch, "query": "hot", "item": f"/{i}", "value": i} for i in range(3)])
     if batch % 4 == 1:
         for part in ("0000", "0001"):
@@ -35,7 +35,15 @@ def add_batch(store, batch, time, sketches_every=5):
     if sketches_every is not None and batch % sketches_every == 0:
         for part in ("00000", "00001"):
             store.put("sketches", batch, [{"version": batch, "time": time, "site": part, "blob": b"x"}], part)
+    store.put("sites", batch, [site_row(batch, f"site-{number:04}", time) for number in range(sites)])
     store.put("runs", batch, [{"batch": batch, "time": time, "rows": 10}])
+
+
+def site_row(batch, site, time, **more):
+    """What a snapshot has of a site that had a row in this batch."""
+    seen = NOON + timedelta(seconds=batch)
+    counts = {"counted": 10 * (batch + 1), "late": 0, "rejected": 0, "ahead": 0}
+    return {"batch": batch, "site": site, "time": time, "seen": seen, **counts, "ahead_seen": None, **more}
 
 
 def everything(store):

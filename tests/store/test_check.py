@@ -30,7 +30,7 @@ def sketches():
 @pytest.fixture
 def store(tmp_path):
     """A store with real sketches, of so many batches that some are in one file."""
-    made = filled(tmp_path / "store", 90, sketches_every=None)
+    made = filled(tmp_path / "store", 90, sketches_every=None, sites=5)
     blobs = [sketch.to_bytes() for sketch in sketches()]
     for version in (80, 85):
         for part, site in enumerate(("lima", "oslo")):
@@ -48,6 +48,7 @@ def test_a_sound_store(store):
     assert found.findings == []
     assert found.tables["sketches"] == Counted(files=4, rows=16, blobs=16)
     assert found.tables["runs"] == Counted(files=27, rows=90)
+    assert found.tables["sites"] == Counted(files=3, rows=15)
     assert found.tables["answers"].rows == 270
     assert found.tables["rejected"] == Counted()
     assert list(found.tables) == list(tables())
@@ -55,7 +56,7 @@ def test_a_sound_store(store):
 
 def test_every_truncated_file_is_found(store):
     dice = random.Random(1)
-    for table in ("answers", "late", "alerts", "runs", "sketches"):
+    for table in ("answers", "late", "alerts", "runs", "sites", "sketches"):
         one = dice.choice(store.all_files(table))
         whole = store.bytes_of(one)
         for size in (0, 3, 4, 11, 12, len(whole) // 2, len(whole) - 8, len(whole) - 1):

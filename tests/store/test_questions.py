@@ -1,6 +1,7 @@
 """Questions against exact counts: any sites, any range, any kind of key and time; and what is remembered is never old."""
 
 import threading
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -9,7 +10,9 @@ from store_cases import WINDOW, Made, about, filled
 import lately as lt
 from lately.core.errors import InputError, LatelyError, QueryError, RangeError
 from lately.sketches.ranged import answering, extract
+from lately.store import Store
 from lately.store.questions import Questions
+from lately.store.tables import MOMENTS
 from lately.store.view import UnknownError, View
 
 SITES = [
@@ -424,3 +427,27 @@ def test_a_store_of_other_keys_tells_them_as_they_are(tmp_path):
     questions = Questions(View(made.store.path))
     assert questions.count("/page/1") == questions.count(b"/page/1")
     assert made.exact()[1] in questions.count("/page/1")
+
+
+def test_two_thousand_sites_are_added_up_and_merged(tmp_path):
+    """Keys of all sites are listed together; columns of them must not nest as deep as there are sites."""
+    store = Store(str(tmp_path), MOMENTS["integer"])
+    store.prepare()
+    told = {"kind": "topk", "where": None, "eps": 0.1, "delta": 0.1, "query": None}
+    store.describe({"name": "many", "moment": "integer", "keys": "text", "queries": [], "sketches": {"topk": told}})
+    rows, truth = [], Counter()
+    for number in range(2_000):
+        keys = ["/", f"/{number % 7}"]
+        sketch = lt.TopK(window=100, k=1, eps=0.1, delta=0.1)
+        sketch.update(keys, [10 + number % 50, 90])
+        truth.update(keys)
+        rows.append({"version": 0, "time": 90, "site": f"site-{number}", "sketch": "topk", "blob": sketch.to_bytes()})
+    store.put("sketches", 0, rows)
+    store.put("runs", 0, [{"batch": 0, "time": 90}])
+    questions = Questions(View(store.path))
+    for when in ({}, {"between": (100, 0)}):
+        (key, count), *_ = questions.top(1, **when)
+        assert key == "/"
+        assert count.low <= truth["/"] <= count.high
+        total = questions.total(**when)
+        assert total.low <= 4_000 <= total.high

@@ -1,7 +1,10 @@
 """The tables that a pipeline leaves: written again without doubling, never seen in part, readable by everybody."""
 
 import os
+import threading
+from contextlib import suppress
 from datetime import UTC, datetime
+from pathlib import Path
 
 import duckdb
 import pandas as pd
@@ -11,8 +14,9 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
-from lately.core.errors import InputError
+from lately.core.errors import InputError, LeaseError
 from lately.store import Store, tables
+from lately.store.files import SCHEMA
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -33,8 +37,9 @@ def values(store, table="answers"):
 
 
 def files(store):
-    """All that lies in the store, hidden or not."""
-    return sorted(os.path.relpath(f"{folder}/{name}", store.path) for folder, _, names in os.walk(store.path) for name in names)
+    """All that lies in the store, hidden or not, but for the files without rows."""
+    found = [os.path.relpath(f"{folder}/{name}", store.path) for folder, _, names in os.walk(store.path) for name in names]
+    return sorted(set(found) - {f"{table}/{SCHEMA}" for table in tables()})
 
 
 def test_batches_are_read_in_their_order(store):
@@ -75,6 +80,52 @@ def test_clear_forgets_this_batch_and_later_ones_in_all_tables(store):
     store.clear(0)
     assert files(store) == []
     store.clear(0)
+
+
+def test_a_store_whose_guard_refuses_is_not_touched(store):
+    store.describe({"moment": "timestamp", "name": "shop"})
+    store.claim("stream 1")
+    for batch in (1, 2):
+        store.put("answers", batch, [answer(batch, batch)])
+    before = {str(path): path.read_bytes() for path in Path(store.path).rglob("*") if path.is_file()}
+
+    def refuse():
+        raise LeaseError("another run has taken over")
+
+    store.guard = refuse
+    for change in (
+        lambda: store.clear(1),
+        lambda: store.put("answers", 1, [answer(1, 7)]),
+        lambda: store.put("answers", 3, [answer(3, 3)]),
+        lambda: store.put_range("answers", 1, 2, store.read("answers")),
+        lambda: store.remove(store.files("answers")[0]),
+        lambda: store.describe({"moment": "timestamp", "name": "other"}),
+    ):
+        with pytest.raises(LeaseError, match="another run has taken over"):
+            change()
+        assert {str(path): path.read_bytes() for path in Path(store.path).rglob("*") if path.is_file()} == before
+    store.guard = None
+    store.clear(1)
+    assert values(store) == []
+
+
+def test_of_runs_that_claim_a_store_at_the_same_moment_one_does(tmp_path):
+    for number in range(60):
+        store, won, barrier = Store(str(tmp_path / str(number))), [], threading.Barrier(4)
+        store.prepare()
+
+        def claim(owner, store=store, won=won, barrier=barrier):
+            barrier.wait()
+            with suppress(InputError):
+                store.claim(owner)
+                won.append(owner)
+
+        threads = [threading.Thread(target=claim, args=(f"stream {i}",)) for i in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert won == [store.owner()]
 
 
 def test_nothing_is_written_for_no_rows(store):
@@ -141,10 +192,11 @@ def test_a_path_that_cannot_be_written_to_is_told(tmp_path):
     assert (tmp_path / "taken").read_text() == "a file"
 
 
-def test_preparing_leaves_folders_and_no_file(store):
+def test_preparing_leaves_folders_with_a_file_without_rows_each(store):
     assert sorted(os.listdir(store.path)) == sorted(tables())
     store.prepare()
     assert files(store) == []
+    assert all(os.listdir(f"{store.path}/{table}") == [SCHEMA] for table in tables())
 
 
 def test_everybody_can_read_it(store):

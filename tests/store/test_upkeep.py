@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import fs
-from small_stores import INTEGERS, Faulty, PowerCutError, add_batch, all_names, at, everything, filled, names, on
+from small_stores import INTEGERS, Faulty, PowerCutError, add_batch, all_names, at, everything, filled, names, on, site_row
 
 from lately.core.errors import InputError, ParameterError
 from lately.store import Store, upkeep
 from lately.store.files import File, name_of, outranking
 from lately.store.tables import STAMP
-from lately.store.upkeep import ALONE, BLOCK, VERSIONS, Tidied, blocks, is_due, tidy
+from lately.store.upkeep import ALONE, BLOCK, SNAPSHOTS, VERSIONS, Tidied, blocks, is_due, tidy
 
 SMALL = {"BLOCK": 4, "_SMALL_BLOCK": 2, "ALONE": 2}
 
@@ -144,10 +144,10 @@ def test_what_writers_left_unfinished_goes_when_it_is_old(tmp_path):
 @pytest.mark.parametrize("keep", [None, 125])
 def test_killed_at_every_step_it_shows_every_row_once_and_ends_the_same(tmp_path, small, keep, monkeypatch):
     monkeypatch.setattr(upkeep, "VERSIONS", 3)
-    whole = filled(tmp_path / "whole", 12)
+    whole = filled(tmp_path / "whole", 12, sites=2)
     tidy(whole)  # so that some files are of many batches already
     for batch in range(12, 19):
-        add_batch(whole, batch, at(batch))
+        add_batch(whole, batch, at(batch), sites=2)
     shutil.copytree(tmp_path / "whole", tmp_path / "peace")
     peace = Store(str(tmp_path / "peace"), INTEGERS)
     before = everything(peace)
@@ -155,6 +155,7 @@ def test_killed_at_every_step_it_shows_every_row_once_and_ends_the_same(tmp_path
     tidy(on(peace, steady), keep)
     after = everything(peace)
     assert steady.changes > 30
+    assert names(peace, "sites") == [name_of(batch) for batch in (16, 17, 18)]
     assert name_of(0, 15) in names(peace, "answers")
     for step in range(steady.changes):
         path = tmp_path / "killed"
@@ -324,6 +325,36 @@ def test_without_a_word_the_last_hundred_versions_of_sketches_stay(tmp_path):
     assert store.read("sketches")["version"].unique().to_pylist() == list(range(30, 130))
     assert store.read("answers") == rows
     assert VERSIONS == 100
+
+
+@pytest.mark.parametrize("keep", [None, 50, 2_000])
+def test_only_the_newest_snapshots_of_the_sites_stay(tmp_path, keep):
+    store = filled(tmp_path, 100, sites=4)
+    snapshot = [row for row in store.read("sites").to_pylist() if row["batch"] == 99]
+    assert len(snapshot) == 4
+    done = tidy(store, keep)
+    assert SNAPSHOTS == 3
+    assert names(store, "sites") == [name_of(batch) for batch in (97, 98, 99)]
+    assert done.expired >= 97
+    assert store.read("sites").to_pylist()[-4:] == snapshot
+    assert tidy(store, keep) == Tidied()
+
+
+def test_the_newest_snapshot_stays_however_old_its_batch_is(tmp_path):
+    store = filled(tmp_path, 8, sites=2)
+    add_batch(store, 8, 10_000_000)  # a batch that wrote none
+    tidy(store, keep=60)
+    assert names(store, "runs") == [name_of(8)]
+    assert names(store, "sites") == [name_of(batch) for batch in (5, 6, 7)]
+
+
+def test_a_snapshot_of_a_batch_that_has_not_finished_replaces_none(tmp_path):
+    store = filled(tmp_path, 8, sites=2)
+    store.put("sites", 8, [site_row(8, "site-0000", 80)])
+    tidy(store)
+    assert names(store, "sites") == [name_of(batch) for batch in (5, 6, 7, 8)]
+    store.clear(8)  # the batch is run again
+    assert names(store, "sites") == [name_of(batch) for batch in (5, 6, 7)]
 
 
 def test_batches_without_a_time_go_with_those_after_them(tmp_path):

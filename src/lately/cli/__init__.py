@@ -26,7 +26,7 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="replace")  # what a terminal of another alphabet cannot show is no reason to fail
-    app(prog_name="lately")  # also as python -m lately.cli
+    app(prog_name="lately")  # also as python -m lately
 
 
 def _version(wanted: bool) -> None:

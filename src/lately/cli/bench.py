@@ -26,6 +26,7 @@ class Benchmark(StrEnum):
     windows = "windows"
     monitors = "monitors"
     spark = "spark"
+    sites = "sites"
     service = "service"
     start = "start"
     all = "all"

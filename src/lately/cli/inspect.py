@@ -4,14 +4,15 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
 import lately as lt
 from lately.cli import shown
 from lately.cli.shown import Json, one_line_errors, print_json
+from lately.core.times import iso_time
 from lately.core.words import size
 from lately.sketches.wcm import WcmSketch
+from lately.text_tables import table_of
 
 
 def _facts(blob: bytes) -> dict[str, Any]:
@@ -21,7 +22,7 @@ def _facts(blob: bytes) -> dict[str, Any]:
     if isinstance(thing, lt.Windows | lt.Partials):
         said = {name: _said(answer) for name, answer in thing.answers().items()}
         where = {"late": thing.late, "bytes in memory": thing.nbytes} if isinstance(thing, lt.Windows) else {}
-        return facts | {"now": _plain_time(thing.now), "queries": said, **where, "bytes on disk": len(blob)}
+        return facts | {"now": iso_time(thing.now), "queries": said, **where, "bytes on disk": len(blob)}
     if isinstance(thing, lt.AmsSketch | lt.FastAmsSketch):
         facts |= {name: getattr(thing, name) for name in ("eps", "delta", "width", "depth", "seed", "total", "weight")}
     elif isinstance(thing, lt.CountMin):
@@ -33,7 +34,7 @@ def _facts(blob: bytes) -> dict[str, Any]:
         facts |= {
             "merge height planned": shape.merge_height,
             "merges": thing.merges,
-            "now": _plain_time(thing.now),
+            "now": iso_time(thing.now),
         }
         facts |= {"arrivals in window": {"value": total.value, "low": total.low, "high": total.high}}
         facts |= {"late": thing.late, "held back": int(thing._held.counts.sum())}
@@ -45,11 +46,6 @@ def _said(answer: lt.Answer) -> dict[str, Any]:
     value = f"{len(answer.value)} keys" if isinstance(answer.value, lt.Answers) else answer.value
     plain = value if isinstance(value, int | float | str | None) else str(value)
     return {"value": plain, "rows": answer.rows, "missing": answer.missing, "covered": answer.covered}
-
-
-def _plain_time(now: Any) -> int | str | None:
-    """A moment as JSON holds it."""
-    return now if isinstance(now, int | None) else str(now)
 
 
 def _made_of(thing: Any) -> dict[str, Any]:
@@ -83,7 +79,7 @@ def inspect(
     if as_json:
         print_json(facts)
         return
-    table = Table(show_header=False)
+    table = table_of(("name", "value"), header=False)
     for name, value in facts.items():
         if name == "queries":
             for query, said in value.items():
@@ -94,5 +90,5 @@ def inspect(
         elif name.startswith("bytes"):
             value = f"{value:,}  ({size(value)})"
         table.add_row(name, f"{value:,}" if isinstance(value, int) and name not in ("seed", "now") else str(value))
-    shown.out.print(Text(str(file), style="italic"), soft_wrap=True)
-    shown.out.print(table)
+    shown.show(Text(str(file), style="italic"), soft_wrap=True)
+    shown.show(table)

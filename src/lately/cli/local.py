@@ -2,16 +2,20 @@
 
 import math
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from lately.cli.asked import Asked, Document
-from lately.core.errors import InputError, QueryError
 from lately.core.estimate import Estimate
+from lately.core.times import iso_time
+from lately.core.words import with_state
 from lately.store.questions import Questions
+from lately.store.site_report import site_report
 from lately.store.view import View
 
 _ANSWER = ("query", "site", "item", "value", "low", "high", "confidence")
+#: The most reasons of late or rejected rows, as in an answer of the service.
+_REASONS = 100
 _HISTORY = ("time", "batch", "site", "item", "value", "low", "high", "confidence")
 
 
@@ -33,7 +37,7 @@ class Local:
             return self._rows(self._top(k, asked))
         sites = sorted(set(asked.sites)) or self._view.sites()
         found = {site: self._top(k, Asked(asked.last, asked.start, asked.end, (site,), asked.of)) for site in sites}
-        return {"sites": found, "asof": moment(self._questions.asof)}
+        return {"sites": found, "asof": iso_time(self._questions.asof)}
 
     def _top(self, k: int, asked: Asked) -> list[Document]:
         found = self._questions.top(k, **self._options(asked))
@@ -57,32 +61,32 @@ class Local:
     def total(self, asked: Asked) -> Document:
         return self._found(self._questions.total(**self._options(asked)))
 
-    def sites(self) -> Document:
-        sizes = self._view.sketch_bytes()
-        rows = [{"site": site, "total": self._total(site), "bytes": sizes.get(site, 0)} for site in self._view.sites()]
-        return self._rows(rows)
-
-    def _total(self, site: str) -> Document | None:
-        try:
-            return estimate(self._questions.total(sites=[site]))
-        except (InputError, QueryError):  # it keeps no sketch that could tell
-            return None
-
     # -- what the pipeline wrote -------------------------------------------------------------------------------------------
 
     def answers(self, query: str | None) -> Document:
         rows = [_row(one, _ANSWER) for one in self._view.answers(query)]
-        return {"batch": self._view.batch, "time": moment(self._view.now), "rows": rows}
+        return {"batch": self._view.batch, "time": iso_time(self._view.now), "rows": rows}
 
     def history(self, query: str, item: str | None, site: str | None, limit: int) -> Document:
         found = self._view.history(query, item=item, site=site, limit=limit)
         return {"query": query, "item": item, "site": site, "rows": [_row(one, _HISTORY) for one in found]}
 
     def alerts(self, limit: int) -> Document:
-        return {"rows": [_row(one) for one in self._view.alerts(limit=limit)]}
+        return {"rows": [_row(with_state(one)) for one in self._view.alerts(limit=limit)]}
 
     def runs(self, limit: int) -> Document:
         return {"rows": [_row(one) for one in self._view.runs(limit=limit)]}
+
+    def sites(self, limit: int, state: str | None) -> Document:
+        page = site_report(self._view).document(limit, state=state)
+        return page | {"newest": iso_time(page["newest"]), "rows": [_row(one) for one in page["rows"]]}
+
+    def refused(self, table: str, limit: int, site: str | None, reason: str | None) -> Document:
+        find = self._view.late if table == "late" else self._view.rejected
+        found = find(limit=limit, site=site, reason=reason)
+        reasons, complete = self._view.reasons(table, site=site)
+        counted = [{"reason": text, "rows": rows} for text, rows in list(reasons.items())[:_REASONS]]
+        return {"reasons": counted, "complete": complete, "rows": [_row(one) for one in reversed(found)]}
 
     # -- what is asked, as the library takes it ----------------------------------------------------------------------------
 
@@ -92,10 +96,10 @@ class Local:
         return {"last": asked.last, "between": between, "sites": list(asked.sites) or None, "of": asked.of}
 
     def _rows(self, rows: Iterable[Document]) -> Document:
-        return {"rows": list(rows), "asof": moment(self._questions.asof)}
+        return {"rows": list(rows), "asof": iso_time(self._questions.asof)}
 
     def _found(self, one: Estimate) -> Document:
-        return {"estimate": estimate(one), "asof": moment(self._questions.asof)}
+        return {"estimate": estimate(one), "asof": iso_time(self._questions.asof)}
 
 
 # -- as JSON has it ----------------------------------------------------------------------------------------------------
@@ -108,17 +112,6 @@ def estimate(one: Estimate) -> Document:
     {'value': 7, 'low': 5.5, 'high': None, 'confidence': 0.99}
     """
     return {name: _number(getattr(one, name)) for name in ("value", "low", "high", "confidence")}
-
-
-def moment(time: Any) -> str | int | None:
-    """A time as ISO text with a Z, or the integer that it is.
-
-    >>> moment(datetime(2026, 1, 1, 12, tzinfo=UTC)), moment(42), moment(None)
-    ('2026-01-01T12:00:00Z', 42, None)
-    """
-    if isinstance(time, datetime):
-        return time.astimezone(UTC).replace(tzinfo=None).isoformat() + "Z"
-    return None if time is None else int(time)
 
 
 def _number(value: Any) -> Any:
@@ -134,4 +127,4 @@ def _key(value: Any) -> str | int:
 
 def _row(found: dict[str, Any], names: Iterable[str] | None = None) -> Document:
     given = {name: found[name] for name in (found if names is None else names)}
-    return {name: moment(one) if isinstance(one, datetime) else _number(one) for name, one in given.items()}
+    return {name: iso_time(one) if isinstance(one, datetime) else _number(one) for name, one in given.items()}

@@ -5,13 +5,13 @@ from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 
 import lately as lt
 from lately.cli import shown
 from lately.cli.shown import Json, one_line_errors, print_json
 from lately.core.words import size
 from lately.sketches.wcm import wcm_plan
+from lately.text_tables import table_of, title
 
 
 class Query(StrEnum):
@@ -62,15 +62,11 @@ def plan(
         print_json([*(asdict(p) for p in plans), *whole])
         return
     asked = f"EcmSketch(window={window}, eps={eps:g}, delta={delta:g}, query={query.value}, merge_height={merge_height})"
-    table = Table("counter", title=f"{asked}, at most {plans[0].arrivals:,} arrivals in the window", title_justify="left")
-    for name in ("width", "depth", "eps_cm", "eps_sw", "bytes"):
-        table.add_column(name, justify="right")
+    table = table_of(("counter",), ("width", "depth", "eps_cm", "eps_sw", "bytes"))
     for p in plans:
         table.add_row(p.counter, f"{p.width:,}", f"{p.depth}", f"{p.eps_cm:.4g}", f"{p.eps_sw:.4g}", size(p.bytes))
-    shown.out.print(table)
-    others = Table("sketch", title="the whole window only, without a promised error", title_justify="left")
-    for name in ("width", "depth", "bytes"):
-        others.add_column(name, justify="right")
+    shown.show(title(f"{asked}, at most {plans[0].arrivals:,} arrivals in the window"), table)
+    others = table_of(("sketch",), ("width", "depth", "bytes"))
     for row in whole:
         others.add_row(str(row["sketch"]), f"{row['width']:,}", f"{row['depth']}", size(row["bytes"]))
-    shown.out.print(others)
+    shown.show(title("the whole window only, without a promised error"), others)

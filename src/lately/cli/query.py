@@ -1,6 +1,7 @@
 """``lately query``: questions to a store, or to the service that serves it."""
 
 from collections.abc import Callable
+from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -10,6 +11,7 @@ from lately.cli import shown, tables
 from lately.cli.asked import Asked, Document, Source, source, store_errors
 from lately.cli.shown import Json, print_json
 from lately.core.errors import InputError
+from lately.sketches.quantiles import DEFAULT_QUANTILES
 
 app = typer.Typer(
     help="Ask what has been happening: of a store, or of the service at a URL. Every number comes with its bounds.",
@@ -31,6 +33,23 @@ To = Annotated[
 Site = Annotated[list[str] | None, typer.Option("--site", metavar="SITE", help="Only this site; may be given several times.")]
 Of = Annotated[str | None, typer.Option("--of", metavar="NAME", help="The query or sketch to ask, if there are several.")]
 Limit = Annotated[int, typer.Option("--limit", metavar="N", min=1, max=10_000, help="How many at the most, the newest.")]
+Rows = Annotated[int, typer.Option("--limit", metavar="N", min=1, max=10_000, help="Number of rows to show, the newest.")]
+OneSite = Annotated[str | None, typer.Option("--site", metavar="SITE", help="Only rows of this site.")]
+Reason = Annotated[
+    str | None, typer.Option("--reason", metavar="TEXT", help="Only rows whose reason begins with this text, as in 'no time'.")
+]
+
+
+_SHARES = " ".join(map(str, DEFAULT_QUANTILES))
+
+
+class State(StrEnum):
+    """What a site is in comparison with the others."""
+
+    silent = "silent"
+    ahead = "ahead"
+    behind = "behind"
+    ok = "ok"
 
 
 def _answer(store: str | None, url: str | None, ask: Callable[[Source], Document]) -> Document:
@@ -42,7 +61,7 @@ def _show(said: Document, as_json: bool, view: Callable[[], list[RenderableType]
     if as_json:
         print_json(said)
     else:
-        shown.out.print(*view())
+        shown.show(*view())
 
 
 @app.command()
@@ -75,13 +94,13 @@ def top(
 
 @app.command()
 def quantiles(
-    qs: Annotated[list[float] | None, typer.Argument(metavar="Q", help="Shares from 0 to 1; else 0.5 0.95 0.99.")] = None,
+    qs: Annotated[list[float] | None, typer.Argument(metavar="Q", help=f"Shares from 0 to 1; by default {_SHARES}.")] = None,
     last: Last = None, start: From = None, end: To = None, site: Site = None, of: Of = None,
     store: Store = None, url: Url = None, as_json: Json = False,
 ) -> None:  # fmt: skip
     """The value that a share of all values lies below: 0.5 is the median."""
     asked = _asked(last, start, end, site, of)
-    said = _answer(store, url, lambda who: who.quantiles(qs or [0.5, 0.95, 0.99], asked))
+    said = _answer(store, url, lambda who: who.quantiles(qs or list(DEFAULT_QUANTILES), asked))
     rows = [(f"{row['q']:g}", row["estimate"]) for row in said["rows"]]
     _show(said, as_json, lambda: tables.estimates(("quantiles", asked.words()), ("q", "value"), rows, said["asof"]))
 
@@ -170,7 +189,7 @@ def _history(who: Source, query: str, item: str | None, site: str | None, limit:
 
 @app.command()
 def alerts(limit: Limit = 20, store: Store = None, url: Url = None, as_json: Json = False) -> None:
-    """What monitors raised, newest last."""
+    """Alerts of monitors, firing or resolved, newest last."""
     said = _answer(store, url, lambda who: who.alerts(limit))
     _show(said, as_json, lambda: tables.alerts(said["rows"]))
 
@@ -183,10 +202,32 @@ def runs(limit: Limit = 20, store: Store = None, url: Url = None, as_json: Json 
 
 
 @app.command()
-def sites(store: Store = None, url: Url = None, as_json: Json = False) -> None:
-    """The sites, with what came at each."""
-    said = _answer(store, url, lambda who: who.sites())
+def sites(
+    state: Annotated[State | None, typer.Option("--state", help="Only sites in this state.")] = None,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=100_000, help="Number of sites to show.")] = 50,
+    store: Store = None, url: Url = None, as_json: Json = False,
+) -> None:  # fmt: skip
+    """Which sites are silent and since when, and which are ahead of the others: the most silent first."""
+    said = _answer(store, url, lambda who: who.sites(limit, None if state is None else state.value))
     _show(said, as_json, lambda: tables.sites(said))
+
+
+@app.command()
+def late(
+    limit: Rows = 20, site: OneSite = None, reason: Reason = None, store: Store = None, url: Url = None, as_json: Json = False
+) -> None:
+    """Rows that came too late to be counted, newest first, and how many there are."""
+    said = _answer(store, url, lambda who: who.refused("late", limit, site, reason))
+    _show(said, as_json, lambda: tables.refused("late", said))
+
+
+@app.command()
+def rejected(
+    limit: Rows = 20, site: OneSite = None, reason: Reason = None, store: Store = None, url: Url = None, as_json: Json = False
+) -> None:
+    """Rows that were rejected, newest first, and how many were rejected for which reason."""
+    said = _answer(store, url, lambda who: who.refused("rejected", limit, site, reason))
+    _show(said, as_json, lambda: tables.refused("rejected", said))
 
 
 def _asked(last: str | None, start: str | None, end: str | None, site: list[str] | None, of: str | None) -> Asked:

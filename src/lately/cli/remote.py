@@ -10,12 +10,15 @@ from urllib.request import HTTPRedirectHandler, OpenerDirector, ProxyHandler, Re
 
 from lately.cli.asked import Asked, Document
 from lately.core.errors import InputError, LatelyError
+from lately.core.words import with_state
 
 _SECONDS = 15
 #: More than any answer of a service; what is longer comes from something else.
 _MOST_BYTES = 64 << 20
 #: How often a service is asked again that is busy or still preparing the answer, a second later each time.
 _TRIES = 10
+#: Sites of one answer of a service.
+_SITES = 1_000
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
@@ -71,13 +74,28 @@ class Remote:
         return _only(said, "query", "item", "site", "rows")
 
     def alerts(self, limit: int) -> Document:
-        return _only(self._ask("alerts", {"limit": limit}), "rows")
+        said = _only(self._ask("alerts", {"limit": limit}), "rows")
+        return {"rows": [with_state(row) for row in said["rows"]]}  # a service of an earlier version has no state
 
     def runs(self, limit: int) -> Document:
         return _only(self._ask("runs", {"limit": limit}), "rows")
 
-    def sites(self) -> Document:
-        return _only(self._ask("sites", {}), "rows", "asof")
+    def sites(self, limit: int, state: str | None) -> Document:
+        said: Document = {"rows": []}
+        while len(said["rows"]) < limit:
+            wanted = min(limit - len(said["rows"]), _SITES)
+            found = self._ask("sites", {"limit": wanted, "offset": len(said["rows"]), "state": state})
+            rows = said["rows"] + found.get("rows", [])
+            said = _only(found, "batch", "newest", "tolerance", "lag", "sites", "silent", "ahead", "behind", "rows")
+            is_last = len(said["rows"]) < wanted
+            said["rows"] = rows
+            if is_last:
+                break
+        return said
+
+    def refused(self, table: str, limit: int, site: str | None, reason: str | None) -> Document:
+        said = self._ask(table, {"limit": limit, "site": site, "reason": reason})
+        return _only(said, "reasons", "complete", "rows")
 
     # -- HTTP --------------------------------------------------------------------------------------------------------------
 

@@ -1,11 +1,13 @@
 """``lately run``: a pipeline on Spark, watched while it runs."""
 
+import os
 import signal
 import sys
 import tempfile
 from contextlib import nullcontext
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.console import Group
@@ -21,7 +23,8 @@ from lately.cli.shown import Json, one_line_errors, print_json
 def run(
     file: Annotated[Path, typer.Argument(metavar="PIPELINE.toml", help="A pipeline file, see docs/pipeline.md.")],
     check: Annotated[
-        bool, typer.Option("--check", help="Only say what it would keep, promise and cost; starts no Spark.")
+        bool,
+        typer.Option("--check", help="Only find mistakes, with Spark's own analysis, and say what it would keep and cost."),
     ] = False,
     as_json: Json = False,
     master: Annotated[str | None, typer.Option(help="Where Spark runs, such as 'local[2]'; else as the file says.")] = None,
@@ -30,6 +33,8 @@ def run(
 ) -> None:
     """Run a pipeline on Spark: rows into sketches, answers and alerts into a store. Ctrl-C stops it after the running batch."""
     with one_line_errors(between="\nlately: "):
+        if check:
+            _check_file(file)
         lt.spark  # noqa: B018  (says what to install)
         from lately.config import load
         from lately.spark.runner import on_master
@@ -43,15 +48,57 @@ def run(
         raise typer.Exit(128 + stopped)
 
 
+def _check_file(file: Path) -> None:
+    """What can be checked without Spark; and if it is not installed, what that leaves unchecked."""
+    if find_spec("pydantic") is None:  # without it not even the file can be read
+        return
+    from lately.config import load
+
+    load(file)
+    if find_spec("pyspark") is None:
+        raise lt.LatelyError(
+            f"{file}: no mistake in the file itself, but without Spark its format, path, columns and SQL were not checked, nor "
+            "the sizes measured; run pip install 'lately[spark]'"
+        )
+
+
 def _check(config: Any, arrivals: int, as_json: bool) -> None:
+    from lately.spark import runner
     from lately.spark.explain import explain
     from lately.spark.shown import check_tables
 
+    log, screen = _new_log(), shown.screen()
+    try:
+        with runner.Stop(_leave) as stop, screen.status("starting Spark") if screen.is_terminal else nullcontext():
+            runner.check(config, log)
+    except KeyboardInterrupt:
+        log.unlink(missing_ok=True)
+        print("lately: stopped before the check was done", file=sys.stderr)
+        raise typer.Exit(128 + (stop.signal or signal.SIGINT)) from None
+    except Exception as error:
+        told = runner.with_log(error, log)
+        if told is None:
+            raise
+        raise told from error
+    log.unlink(missing_ok=True)
     said = explain(config, arrivals)
     if as_json:
         print_json(said)
     else:
-        shown.out.print(*check_tables(said))
+        shown.show(*check_tables(said))
+
+
+def _new_log() -> Path:
+    handle, name = tempfile.mkstemp(prefix="lately-run-", suffix=".log")
+    os.close(handle)
+    return Path(name)
+
+
+def _leave(number: int) -> NoReturn:
+    """End the process at once, from within the handler of a signal: what is running is given up, and Spark ends with it."""
+    cursor = b"\r\x1b[?25h" if os.isatty(2) else b""  # which is hidden while progress is shown
+    os.write(2, cursor + b"lately: stopped at once; a batch that was running is given up, and the next run does it again\n")
+    os._exit(128 + number)
 
 
 def _run(pipeline: Any, as_json: bool, quiet: bool) -> int | None:
@@ -59,11 +106,11 @@ def _run(pipeline: Any, as_json: bool, quiet: bool) -> int | None:
     from datetime import UTC, datetime
 
     from lately.spark import runner
-    from lately.spark.shown import Watched
+    from lately.spark.shown import Watched, alert_lines
 
     is_batch = pipeline.config.source.mode == "batch"
     watched = Watched(pipeline.config.name, pipeline.config.source.mode == "continuous")
-    log, screen = Path(tempfile.mkstemp(prefix="lately-run-", suffix=".log")[1]), shown.screen()
+    log, screen = _new_log(), shown.screen()
     live = screen.is_terminal and not quiet
     said = False
 
@@ -82,6 +129,8 @@ def _run(pipeline: Any, as_json: bool, quiet: bool) -> int | None:
                 tell(f"note: {note}")
             said = True
             tell(watched.line(datetime.now(UTC)))
+        for line in alert_lines(done):  # above the live display, if there is one
+            tell(line)
 
     bar = Progress(SpinnerColumn(), BarColumn(None), TimeElapsedColumn(), expand=True)
     bar.add_task("", total=None)  # nobody knows how much there is to come
@@ -90,27 +139,35 @@ def _run(pipeline: Any, as_json: bool, quiet: bool) -> int | None:
         def __rich__(self) -> Any:
             return Group(watched.view(datetime.now(UTC), notes()), bar)
 
+    stop = runner.Stop(_leave)
     try:
-        with screen.status("starting Spark") if live else nullcontext():
-            spark = runner.start(pipeline.config, log)
-        with Live(View(), console=screen, transient=True, refresh_per_second=2) if live else nullcontext():
-            stopped = runner.run(pipeline, spark, told)
-    except (lt.LatelyError, OSError, typer.Exit):
+        with stop:
+            with screen.status("starting Spark") if live else nullcontext():
+                spark = runner.start(pipeline.config, log)
+            with Live(View(), console=screen, transient=True, refresh_per_second=2) if live else nullcontext():
+                stopped = runner.run(pipeline, spark, told, stop)
+    except typer.Exit:
         log.unlink()
         raise
-    except KeyboardInterrupt:  # before it ran
-        stopped = signal.SIGINT
+    except KeyboardInterrupt:  # while Spark started, or in the middle of a batch that is all there is
+        stopped = stop.signal or signal.SIGINT
     except Exception as error:
-        raise lt.LatelyError(f"{runner.plainly(error)}; what Spark said is in {log}") from error
+        told_error = runner.with_log(error, log)
+        if told_error is None:
+            raise
+        raise told_error from error
     log.unlink()
     if live or not said:
         for note in notes():
             tell(f"note: {note}")
     if stopped is not None:
         kept = "nothing is kept" if is_batch else f"the state is kept in {pipeline.config.run.checkpoint}; the next run goes on"
-        print(f"lately: stopped; {kept}", file=sys.stderr)
+        when = "" if watched.last is not None else " before the first batch was done"
+        print(f"lately: stopped{when}; {kept}", file=sys.stderr)
     if as_json:
         print_json(watched.as_dict(notes(), stopped is not None))
     else:
-        shown.out.print(*watched.tables(), Text(f"{watched.summary()}; answers are in {pipeline.config.store.path}"))
+        store = pipeline.config.store.path
+        summary = watched.summary(stopped is not None)
+        shown.show(*watched.tables(), Text(f"{summary}; answers are in {store}"), *map(Text, watched.refused(store)))
     return stopped

@@ -8,12 +8,14 @@ from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
+from rich.console import Console, RenderableType
 
 import lately as lt
+from lately import text_tables
+from lately.text_tables import Output
 
-out = Console()
-err = Console(stderr=True)
+out = Output()
+err = Output(stderr=True)
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead.")]
 
@@ -40,6 +42,11 @@ def screen() -> Console:
     except OSError:
         same = False
     return Console(file=os.fdopen(os.dup(2), "w")) if same and err.is_terminal else err
+
+
+def show(*parts: RenderableType, soft_wrap: bool = False) -> None:
+    """Print tables and texts to standard output; nothing of them is cut."""
+    text_tables.show(out, *parts, soft_wrap=soft_wrap)
 
 
 def print_json(data: Any) -> None:

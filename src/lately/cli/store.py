@@ -4,13 +4,14 @@ from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
 from lately.cli import shown, tables
 from lately.cli.asked import store_errors
 from lately.cli.shown import Json, print_json
+from lately.core.times import iso_time
 from lately.core.words import size
+from lately.text_tables import plain, table_of, title
 
 app = typer.Typer(help="Look after a store: what it holds, whether it is sound, how large it grows.", no_args_is_help=True)
 
@@ -26,7 +27,7 @@ def show(store: Path, as_json: Json = False) -> None:
         print_json(said)
         return
     about = said["about"]
-    facts = Table(title=tables.plain(f"{about.get('name')}: {said['store']}"), title_justify="left", show_header=False)
+    facts = table_of(("name", "value"), header=False)
     window = about.get("window") or {}
     versions = said["versions"]
     kept = f"{versions['count']:,}, newest {tables.when(versions['newest'])}" if versions["count"] else "none are stored"
@@ -43,18 +44,15 @@ def show(store: Path, as_json: Json = False) -> None:
         ("versions of sketches", kept),
         ("keeps", about.get("keep") or "everything"),
     ):
-        facts.add_row(name, tables.plain(text))
-    held = Table("table", title="tables", title_justify="left")
-    for name in ("files", "size", "first batch", "last batch"):
-        held.add_column(name, justify="right")
+        facts.add_row(name, plain(text))
+    held = table_of(("table",), ("files", "size", "first batch", "last batch"))
     for name, one in said["tables"].items():
         ends = ("–" if one[end] is None else f"{one[end]:,}" for end in ("first", "last"))
         held.add_row(name, f"{one['files']:,}", size(one["bytes"]), *ends)
-    shown.out.print(facts, held)
+    shown.show(title(f"{about.get('name')}: {said['store']}"), facts, title("tables"), held)
 
 
 def _facts(path: str) -> dict[str, Any]:
-    from lately.cli.local import moment
     from lately.store import Store
     from lately.store.view import View
 
@@ -66,8 +64,8 @@ def _facts(path: str) -> dict[str, Any]:
         ends = {"first": files[0].first, "last": max(one.last for one in files)} if files else {"first": None, "last": None}
         held[table] = {"files": len(files), "bytes": sum(one.size for one in files), **ends}
     return {
-        "store": path, "about": view.about, "batch": view.batch, "now": moment(view.now), "sites": view.sites(),
-        "versions": {"count": len(versions), "newest": moment(versions[-1][1]) if versions else None}, "tables": held,
+        "store": path, "about": view.about, "batch": view.batch, "now": iso_time(view.now), "sites": view.sites(),
+        "versions": {"count": len(versions), "newest": iso_time(versions[-1][1]) if versions else None}, "tables": held,
     }  # fmt: skip
 
 
@@ -91,18 +89,14 @@ def check(store: Path, as_json: Json = False) -> None:
     if as_json:
         print_json({"store": store, "sound": not found.findings} | asdict(found))
     else:
-        table = Table("table", title=tables.plain(f"what was read of {store}"), title_justify="left")
-        for name in ("files", "rows", "sketches"):
-            table.add_column(name, justify="right")
+        table = table_of(("table",), ("files", "rows", "sketches"))
         for name, one in found.tables.items():
             table.add_row(name, f"{one.files:,}", f"{one.rows:,}", f"{one.blobs:,}")
-        shown.out.print(table)
+        shown.show(title(f"what was read of {store}"), table)
         for finding in found.findings:
-            shown.out.print(
-                Text("wrong: ", style="bold red") + tables.plain(f"{finding.file}: {finding.wrong}"), soft_wrap=True
-            )
+            shown.show(Text("wrong: ", style="bold red") + plain(f"{finding.file}: {finding.wrong}"), soft_wrap=True)
         if not found.findings:
-            shown.out.print(Text("Everything is as it was written.", style="green"))
+            shown.show(Text("Everything is as it was written.", style="green"))
     if found.findings:
         raise typer.Exit(1)
 
@@ -130,9 +124,7 @@ def tidy(
     else:
         print("Nothing to do.")
     for name in done.unreadable:
-        shown.out.print(
-            tables.plain(f"{name} cannot be read and was left alone; run lately store check {store}"), soft_wrap=True
-        )
+        shown.show(plain(f"{name} cannot be read and was left alone; run lately store check {store}"), soft_wrap=True)
 
 
 def _keep(given: str | None, about: dict[str, Any]) -> str | int | None:

@@ -13,6 +13,10 @@ class InputError(LatelyError, ValueError):
     """Keys, times or counts that cannot be taken. The whole batch was refused; nothing was applied."""
 
 
+class LeaseError(LatelyError, RuntimeError):
+    """Another run holds the state or the store, or has taken over. Nothing that belongs to that run was touched."""
+
+
 class RangeError(LatelyError, ValueError):
     """A question about a range that the window does not hold."""
 

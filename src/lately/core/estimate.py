@@ -1,13 +1,15 @@
 """Answers: a value, the bounds around it, and how sure the bounds are."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
+from numbers import Integral, Real
 from typing import Any, SupportsIndex, overload
 
 from numpy.typing import NDArray
 
-from lately.core.errors import LatelyError
+from lately.core.errors import InputError, LatelyError
 
 #: Rows that a notebook shows; who wants more has ``to_pandas``.
 HTML_ROWS = 50
@@ -22,12 +24,99 @@ class Estimate:
     Estimate(4_812, 4_790..4_815, 99%)
     >>> 4800 in answer, int(answer)
     (True, 4812)
+
+    ``<``, ``<=``, ``>`` and ``>=`` compare the ``value`` only, with another estimate or with a number. ``==`` compares all
+    four fields, as ``hash`` does: two estimates with the same value and other bounds are not equal, and no number is equal
+    to an estimate; compare ``answer.value`` for that.
+
+    >>> answer > 4800, answer < Estimate(5000, 4000, 6000, 0.9), answer == 4812
+    (True, True, False)
+
+    Estimates add up and subtract, with their bounds (interval arithmetic). The result holds if both estimates hold, so the
+    probabilities that either does not are added (union bound); they need not be independent. A number shifts an estimate
+    or scales it, with the same confidence. Integers are exact, floats are rounded as usual.
+
+    >>> answer + Estimate(100, 95, 110, 0.98), answer - Estimate(100, 95, 110, 0.98)
+    (Estimate(4_912, 4_885..4_925, 97%), Estimate(4_712, 4_680..4_720, 97%))
+    >>> sum([answer, answer]), answer * -2, answer / 60
+    (Estimate(9_624, 9_580..9_630, 98%), Estimate(-9_624, -9_630..-9_580, 99%), Estimate(80.2, 79.83..80.25, 99%))
+
+    ``int``, ``float``, ``round`` and a format are of the value; without a format it is printed with its bounds.
+
+    >>> round(answer, -2), f"{answer:,.0f}", f"{answer}"
+    (4800, '4,812', 'Estimate(4_812, 4_790..4_815, 99%)')
+
+    - ``value``: the estimate.
+    - ``low``, ``high``: bounds of the truth, both included.
+    - ``confidence``: the probability, at least, that the truth lies between the bounds.
     """
 
     value: int | float
     low: int | float
     high: int | float
     confidence: float
+
+    def __lt__(self, other: "Estimate | float") -> bool:
+        return NotImplemented if (value := _value_of(other)) is None else self.value < value
+
+    def __le__(self, other: "Estimate | float") -> bool:
+        return NotImplemented if (value := _value_of(other)) is None else self.value <= value
+
+    def __gt__(self, other: "Estimate | float") -> bool:
+        return NotImplemented if (value := _value_of(other)) is None else self.value > value
+
+    def __ge__(self, other: "Estimate | float") -> bool:
+        return NotImplemented if (value := _value_of(other)) is None else self.value >= value
+
+    def __add__(self, other: "Estimate | float") -> "Estimate":
+        if isinstance(other, Estimate):
+            bounds = self.value + other.value, self.low + other.low, self.high + other.high
+            return Estimate(*bounds, _both_hold(self.confidence, other.confidence))
+        if not isinstance(other, Real):
+            return NotImplemented
+        by = _finite(other, "+")
+        return Estimate(self.value + by, self.low + by, self.high + by, self.confidence)
+
+    __radd__ = __add__
+
+    def __neg__(self) -> "Estimate":
+        return Estimate(-self.value, -self.high, -self.low, self.confidence)
+
+    def __sub__(self, other: "Estimate | float") -> "Estimate":
+        if isinstance(other, Estimate):
+            return self + -other
+        if not isinstance(other, Real):
+            return NotImplemented
+        return self + -_finite(other, "-")  # a number of Python: unsigned ones of NumPy have no negative
+
+    def __rsub__(self, other: float) -> "Estimate":
+        if not isinstance(other, Real):
+            return NotImplemented
+        return -self + other
+
+    def __mul__(self, factor: float) -> "Estimate":
+        if not isinstance(factor, Real):
+            return NotImplemented
+        by = _finite(factor, "*")
+        if by == 0:  # an infinite bound times 0 would be no number
+            return Estimate(0, 0, 0, self.confidence)
+        low, high = sorted((self.low * by, self.high * by))
+        return Estimate(self.value * by, low, high, self.confidence)
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, divisor: float) -> "Estimate":
+        if not isinstance(divisor, Real):
+            return NotImplemented
+        by = _finite(divisor, "/")
+        low, high = sorted((self.low / by, self.high / by))
+        return Estimate(self.value / by, low, high, self.confidence)
+
+    def __round__(self, digits: int | None = None) -> int | float:
+        return round(self.value, digits)
+
+    def __format__(self, spec: str) -> str:
+        return format(self.value, spec) if spec else str(self)
 
     def __contains__(self, truth: float) -> bool:
         return self.low <= truth <= self.high
@@ -98,6 +187,26 @@ class Estimates:
     def to_pandas(self) -> Any:
         """The columns value, low and high as a data frame."""
         return data_frame(self.to_arrow())
+
+
+def _value_of(other: Any) -> int | float | None:
+    """What an estimate is compared with, or None for what is neither an estimate nor a number."""
+    if isinstance(other, Estimate):
+        return other.value
+    return other if isinstance(other, Real) else None  # type: ignore[return-value]
+
+
+def _finite(number: Any, operator: str) -> int | float:
+    """A number of Python from any kind of number, refused where the bounds of the result would mean nothing."""
+    plain = int(number) if isinstance(number, Integral) else float(number)
+    if not math.isfinite(plain):
+        raise InputError(f"Estimate {operator} {plain}: give a finite number")
+    return plain
+
+
+def _both_hold(one: float, other: float) -> float:
+    """The probability, at least, that two estimates hold at once, whether or not they are independent."""
+    return max(1 - ((1 - one) + (1 - other)), 0.0)
 
 
 def number(x: int | float) -> str:

@@ -29,8 +29,11 @@ class JoinedKeys(Keys):
     """Several columns, one after the other."""
 
     def __init__(self, columns: Sequence[Keys]) -> None:
-        self.columns = columns
-        self._starts = np.cumsum([0, *map(len, columns)])
+        # Columns that were joined already lie side by side too: chains of any length stay one level deep.
+        self.columns: list[Keys] = [
+            one for column in columns for one in (column.columns if isinstance(column, JoinedKeys) else (column,))
+        ]
+        self._starts = np.cumsum([0, *map(len, self.columns)])
 
     def __len__(self) -> int:
         return int(self._starts[-1])

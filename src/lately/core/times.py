@@ -88,6 +88,25 @@ def instant_of(tick: int, window: Window) -> datetime | np.datetime64 | int:
         return np.datetime64(tick * window.unit // 10**9 % 2**63, "s")
 
 
+def iso_time(time: datetime | np.datetime64 | int | None) -> str | int | None:
+    """An instant as JSON has it: ISO 8601 in UTC with a Z, or the integer that it is.
+
+    Parameters
+    ----------
+    time
+        A datetime (one without a zone is in UTC), a NumPy datetime, an integer, or None, which stays None.
+
+    >>> iso_time(datetime(2026, 1, 1, 12, tzinfo=UTC)), iso_time(np.datetime64("20000-01-01", "s")), iso_time(42)
+    ('2026-01-01T12:00:00Z', '20000-01-01T00:00:00Z', 42)
+    """
+    if isinstance(time, datetime):
+        in_utc = time.astimezone(UTC) if time.tzinfo else time
+        return f"{in_utc.replace(tzinfo=None).isoformat()}Z"
+    if isinstance(time, np.datetime64):
+        return f"{time}Z"
+    return None if time is None else int(time)
+
+
 def is_instant(value: object) -> bool:
     """Whether a value names a moment, rather than a length of time."""
     return isinstance(value, date | np.datetime64) or (isinstance(value, str) and _DATE.match(value) is not None)

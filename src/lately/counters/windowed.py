@@ -275,7 +275,7 @@ class Windowed(ABC, Generic[S]):
 
     def _merge(self, others: Sequence[Self], eps: float | None = None) -> Self:
         """A new one that holds what all hold; the inputs stay as they are."""
-        inputs = [one for many in (self, *others) for one in _inputs_of(many)]
+        inputs = [one for many in (self, *others) for one in inputs_of(many)]
         first: Self = inputs[0]
         shape = first._shape_for(inputs, eps)
         first._check_size(inputs)
@@ -396,14 +396,14 @@ class Windowed(ABC, Generic[S]):
         costs one level of merging and not one for each site. Memory is bounded: 64 inputs (8 to 64 if they take more than
         64 MiB in all) are merged into one, and 64 of those into one again. Errors are raised at once.
         """
-        inputs = [*_inputs_of(self), *_inputs_of(other)]
+        inputs = [*inputs_of(self), *inputs_of(other)]
         first: Self = inputs[0]
         first._must_agree(inputs[1:])
         first._check_size(inputs)
         parts = [part for one in inputs for part in one._parts]
         if max(part.height for part in parts) >= MAX_HEIGHT or any(part.shares for part in parts):
             first._aligned(inputs)  # refuses what it must
-        copies = [one.copy() if one is many else one for many in (self, other) for one in _inputs_of(many)]
+        copies = [one.copy() if one is many else one for many in (self, other) for one in inputs_of(many)]
         result = object.__new__(type(first))
         result._inputs = tuple(_compacted(copies))
         return result
@@ -481,7 +481,7 @@ class Windowed(ABC, Generic[S]):
         self._write_state(out)
 
 
-def _inputs_of(thing: Any) -> Sequence[Any]:
+def inputs_of(thing: Any) -> Sequence[Any]:
     """What a result of ``|`` still has to merge; anything else is itself."""
     inputs: Sequence[Any] | None = getattr(thing, "__dict__", {}).get("_inputs")
     return inputs or (thing,)

@@ -4,6 +4,7 @@ from collections import deque
 from typing import Any
 
 from lately.config import Config
+from lately.core.words import with_state
 from lately.demo.asks import FLOOD, FLOOD_SECONDS
 from lately.demo.story import Story
 from lately.demo.truth import Truth, allowed, checked
@@ -36,7 +37,7 @@ class Record:
             self._totals[name] += getattr(done, name)
         self._answers.append((second, done.answers))
         for row in done.alerts:
-            kept = {name: row[name] for name in ("monitor", "item", "raised", "value")}
+            kept = with_state({name: row[name] for name in ("monitor", "item", "raised", "value")})
             self.alarms.append(kept | {"at": second, "told": round(clock, 1)})
 
     def delay(self) -> float | None:

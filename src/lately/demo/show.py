@@ -9,11 +9,10 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from lately.core.words import size
+from lately.core.words import alert_state, estimate_texts, number, size
 from lately.demo.asks import FLOOD
 from lately.demo.stage import Demo
 from lately.spark.pipeline import Done
-from lately.spark.shown import number
 
 _BAR = 28
 _ALARMS = 4
@@ -62,9 +61,8 @@ def _hot(demo: Demo) -> RenderableType:
     table.add_column("", width=_BAR)
     for row in rows:
         bar = "█" * round(_BAR * row["value"] / rows[0]["value"])
-        table.add_row(
-            row["item"], number(row["value"]), f"{number(row['low'])} … {number(row['high'])}", Text(bar, style="cyan")
-        )
+        value, low, high = estimate_texts(row["value"], row["low"], row["high"])
+        table.add_row(row["item"], value, f"{low} … {high}", Text(bar, style="cyan"))
     return table
 
 
@@ -76,9 +74,9 @@ def _told(demo: Demo) -> Iterable[RenderableType]:
 def alarm(row: dict[str, Any], start: int) -> Text:
     """An alarm in a line."""
     when = datetime.fromtimestamp(start + row["at"], UTC).astimezone().strftime("%H:%M:%S")
-    over = "passed its line" if row["raised"] else "is back below its line"
+    state = "firing: passed its line" if row["raised"] else "resolved: is back below its line"
     value = "" if row["value"] is None else f", at {number(round(row['value']))}"
-    return Text(f"{when}  {row['monitor']} {over}{value}", style="bold red" if row["raised"] else "green")
+    return Text(f"{when}  {row['monitor']} {state}{value}", style="bold red" if row["raised"] else "green")
 
 
 def rate(done: Any) -> float:
@@ -98,8 +96,8 @@ def line(demo: Demo) -> str:
 
 def alarms(done: Done) -> list[str]:
     """What has passed its line in a batch, in either direction."""
-    lines = {True: "is over its line", False: "is below its line again"}
-    return [f"demo: {row['monitor']} {lines[row['raised']]}" for row in done.alerts]
+    lines = {True: "is above its line", False: "is below its line again"}
+    return [f"demo: {alert_state(row['raised'])}: {row['monitor']} {lines[row['raised']]}" for row in done.alerts]
 
 
 # -- at the end ------------------------------------------------------------------------------------------------------------

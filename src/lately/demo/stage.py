@@ -88,11 +88,12 @@ class Demo:
             stopped = runner.run(self.pipeline, self._spark, heard)
         except _OverError:
             return None
-        except (LatelyError, OSError):
-            raise
         except Exception as error:
             log, self._log = self._log, Path()
-            raise LatelyError(f"{runner.plainly(error)}; what Spark said is in {log}") from error
+            told_error = runner.with_log(error, log)
+            if told_error is None:
+                raise
+            raise told_error from error
         if stopped is None:  # the stream was stopped because nothing more will come
             raise LatelyError(f"the process that plays the sites ended with code {writer.wait()}; start the demo again")
         return stopped

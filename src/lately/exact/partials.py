@@ -86,11 +86,16 @@ class Partials:
         return self._merge([other])
 
     def _merge(self, others: Sequence[Any]) -> Self:
-        merged = dict(self._parts)
         for other in others:
             self._must_agree(other)
-            merged = {name: _combined(query, merged[name], other._parts[name]) for name, query in self._queries.items()}
-        return type(self)(self._clock, self._now, list(self._queries.values()), list(merged.values()))
+        merged = []
+        for name, query in self._queries.items():
+            parts = [self._parts[name], *(other._parts[name] for other in others)]
+            while len(parts) > 1:  # neighbours in pairs, so that states that grow are copied log(n) times each, not n
+                pairs = [_combined(query, a, b) for a, b in zip(parts[::2], parts[1::2], strict=False)]
+                parts = pairs + parts[2 * len(pairs) :]
+            merged.append(parts[0])
+        return type(self)(self._clock, self._now, list(self._queries.values()), merged)
 
     def _must_agree(self, other: Any) -> None:
         if not isinstance(other, Partials):

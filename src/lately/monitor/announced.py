@@ -12,12 +12,14 @@ class Announced:
     - ``value``: the estimate when sites last told their numbers.
     - ``low``, ``high``: bounds of the true value, over all events, with the ``confidence`` given: the error of the sketch is
       in them, and what sites may have counted since. One of them is infinite where an alarm limits only one side.
-    - ``alarm``: whether the estimate is above the threshold, where one was given; None while that is not known yet.
+    - ``alarm``: whether the alarm is firing, where a threshold was given: the estimate is beyond it, above or below as the
+      query says; None while that is not known yet.
     - ``confidence``: the true value is between low and high with at least this probability.
     - ``tolerance``: where the estimate is kept, the one that the sketches of all sites would give now if they were added up.
     - ``oldest``, ``newest``: the ticks at which sites told what it rests on; None without a window, or before anybody told.
     - ``awaited``: the sites whose answer is missing. When others have waited for it in vain, ``low`` is what these prove by
-      themselves and ``high`` is infinite; an alarm that they prove is raised, and none is withdrawn.
+      themselves and ``high`` is infinite. More can only raise the value, so an alarm above a line that they prove is raised
+      and none is resolved; an alarm below one is resolved if they prove it, and none is raised.
 
     >>> said = Announced(100.0, 85.0, 120.0, confidence=0.9, tolerance=(90.0, 110.0))
     >>> 115 in said, said.tolerates(115)

@@ -11,6 +11,7 @@ what they told is announced as what is known: bounds that hold whatever the miss
 """
 
 import math
+from bisect import insort
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -74,6 +75,8 @@ class Coordinator:
         self.activity = Activity.STARTING
         self.epoch = 0
         self._peers: dict[int, Peer] = {}
+        self._present: list[int] = []  # the sites that are here, in order
+        self._is_outdated = False  # more is known than what is announced while sites are awaited
         self._expected = set(numbers)
         self._sums: list[Counts] = [np.zeros(layout.size, np.int64) for layout in monitor.layouts]
         self._watched = [Watched(NOTHING) for _ in monitor.queries]
@@ -96,7 +99,7 @@ class Coordinator:
     @property
     def sites(self) -> list[int]:
         """The sites that are watched."""
-        return sorted(number for number, peer in self._peers.items() if peer.here)
+        return list(self._present)
 
     @property
     def awaited(self) -> list[int]:
@@ -141,6 +144,34 @@ class Coordinator:
 
     def receive(self, message: Message) -> list[Message]:
         """Take what a site sent; returns what to send to sites. What is refused changes nothing."""
+        return self.receive_all([message])
+
+    def receive_all(self, messages: Iterable[Message]) -> list[Message]:
+        """Take many messages, in this order; returns what to send to sites.
+
+        While sites are awaited, what the others prove is announced once, after the last of the messages. So thousands of sites
+        that join at a time cost in proportion to their number; with a call of ``receive`` for each, to its square.
+
+        Args:
+            messages: what sites sent. One that is refused changes nothing, and those after it are not taken; replies to those
+                before it are returned by the next call.
+
+        >>> from lately.monitor import FastAms, Monitor, SelfJoin
+        >>> watch = Monitor(FastAms(eps=0.1, delta=0.1, seed=1), {"skew": SelfJoin(theta=0.2)})
+        >>> coordinator, sites = watch.coordinator(sites=range(3)), [watch.site(number) for number in range(3)]
+        >>> replies = coordinator.receive_all([message for site in sites for message in site.update(["a", "b"])])
+        >>> coordinator["skew"].value, [reply.site for reply in replies]
+        (18.0, [0, 1, 2])
+        """
+        try:
+            for message in messages:
+                self._receive(message)
+        finally:
+            if self._is_outdated:
+                self._announce_known()
+        return self._sent()
+
+    def _receive(self, message: Message) -> None:
         m.must_be_message(message)
         number = message.site
         if message.to_site:
@@ -152,20 +183,21 @@ class Coordinator:
             )
         if number in self._gone:
             self.ignored += 1
-            return []
+            return
         self._check(message)
         if isinstance(message, m.Joined):
             self._births[number] = message.birth
         peer = self._peers.setdefault(number, Peer())
         for ready in peer.inbox.take(message):
             self._hear(number, peer, ready)
-        return self._sent()
 
     def remove(self, number: int) -> list[Message]:
         """Go on without a site that will not be heard of again; returns what to send to the others."""
         if number not in self._peers and number not in self._expected:
             raise InputError(f"no site has the number {number}; those here have {self.sites}")
         self._leave(number)
+        if self._is_outdated:
+            self._announce_known()
         return self._sent()
 
     def _sent(self) -> list[Message]:
@@ -176,7 +208,7 @@ class Coordinator:
         """Refuse what this coordinator's sites would not say."""
         layouts = self.monitor.layouts
         if message.site >= SITES:
-            raise InputError(f"a message of site {message.site}; number sites from 0 to 2**32 - 1")
+            raise InputError(f"a message of site {message.site}; number sites from 0 to 2**48 - 1")
         if (message.sequence == 1) != isinstance(message, m.Joined):
             raise InputError(f"site {message.site} began with a {type(message).__name__}, or joined twice; it must join first")
         if isinstance(message, m.Joined):
@@ -275,12 +307,13 @@ class Coordinator:
         self._told.add(number)
         if not peer.here:
             peer.here, self._changed = True, True
+            insort(self._present, number)
             self._expected.discard(number)
             if self.activity == Activity.STARTING:
                 if not self._expected:
                     self._refer()
                 elif self.monitor.impatience:
-                    self._announce_known()
+                    self._is_outdated = True
             elif self.activity != Activity.COLLECTING:
                 self._collect(other for other in self.sites if other != number)
                 self._told.add(number)
@@ -289,7 +322,7 @@ class Coordinator:
             if self.activity == Activity.COLLECTING and not self._pending:
                 self._collected()
         if self._blocked:
-            self._announce_known()
+            self._is_outdated = True
 
     def _hear_unasked(self, peer: Peer, message: m.Told) -> None:
         """A site has waited so long that it told by itself: somebody may have died, unless its answer is on the way."""
@@ -305,11 +338,12 @@ class Coordinator:
         peer.told_at = peer.now
         if self.activity != Activity.COLLECTING:
             self._collect(self.sites)
-        self._blocked = True
-        self._announce_known()
+        self._blocked = self._is_outdated = True
 
     def _leave(self, number: int) -> None:
         peer = self._peers.pop(number, Peer())
+        if peer.here:
+            self._present.remove(number)
         for total, mine in zip(self._sums, peer.vectors, strict=False):  # none, if it has not told anything yet
             total -= mine
         self._gone.add(number)
@@ -322,6 +356,7 @@ class Coordinator:
             self._begin(Activity.STARTING)
             for watched in self._watched:
                 watched.announced = NOTHING
+            self._is_outdated = False
         elif self.activity == Activity.COLLECTING:
             if not self._pending:
                 self._collected()
@@ -330,8 +365,7 @@ class Coordinator:
         elif not self._expected and self.sites:
             self._refer()
         if self._pending and self.monitor.impatience:  # what was announced had the part of this site in it
-            self._blocked = True
-            self._announce_known()
+            self._blocked = self._is_outdated = True
 
     # -- a new reference -----------------------------------------------------------------------------------------------
 
@@ -428,6 +462,7 @@ class Coordinator:
     def _announce(self, sites: int) -> list[tuple[Limits, Region]]:
         """Announce what is known; returns the limits that keep it good for so many sites."""
         made = []
+        self._is_outdated = False
         for number, (query, watched) in enumerate(zip(self.monitor.queries, self._watched, strict=True)):
             layout = self.monitor.layouts[self.monitor.channels[number][0]]
             tables = self.monitor.tables(number, self._sums)
@@ -435,7 +470,7 @@ class Coordinator:
             alarm = query.alarm(value, before, self.monitor.eps)
             tolerance = self._tolerance(query, value, query.unit(tables, layout), alarm)
             if self._expected:  # those who have not joined may count anything
-                alarm = (alarm and query.only_grows(layout)) or before
+                alarm = query.flipped((query.flipped(alarm) and query.only_grows(layout)) or query.flipped(before))
             watched.announced = Announced(value, -math.inf, math.inf, alarm, tolerance=tolerance)
             limits = limits_of(query, tolerance, tables, layout, max(sites, 1))
             made.append((limits, region_of(query, layout, limits)))
@@ -450,7 +485,8 @@ class Coordinator:
         return span_of([peer.told_at for peer in self._peers.values() if peer.here])
 
     def _announce_known(self) -> None:
-        """Announce what those who have told prove, while others are awaited; an alarm that they cannot prove stays as it is."""
+        """Announce what those who have told prove, while others are awaited; an alarm changes only if they prove it wrong."""
+        self._is_outdated = False
         (oldest, newest), window = self._ages(), self.monitor.window
         known = [
             peer.latest
@@ -471,10 +507,11 @@ class Coordinator:
                 growth = _growth_of(tables, falls, layout.signed)
                 evidence = Evidence(layout, self.monitor.sketch.delta, tables, (least, math.inf), growth, most)
                 low, _, confidence = true_bounds(query, evidence)
-                edge = query.interval(estimate, None, self.monitor.eps, True)[0]
-                is_proven = query.above is not None and estimate >= query.above and least >= edge
+                is_above = query.flipped(True)  # the state of the alarm while the value is above its line
+                edge = query.interval(estimate, None, self.monitor.eps, is_above)[0]
+                is_proven = query.line is not None and estimate >= query.line and least >= edge
                 said = replace(
-                    said, low=low, confidence=confidence, tolerance=(least, math.inf), alarm=True if is_proven else before
+                    said, low=low, confidence=confidence, tolerance=(least, math.inf), alarm=is_above if is_proven else before
                 )
             watched.announced = replace(said, oldest=oldest, newest=newest)
 

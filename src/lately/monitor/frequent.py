@@ -76,6 +76,10 @@ class _Item:
     total: int = 0
     listed: bool = False
     ticks: dict[int, int | None] = field(default_factory=dict)  # when each site counted so
+    reported: int = 0  # the sum of the counts
+
+    def __post_init__(self) -> None:
+        self.reported = sum(self.counts.values())
 
 
 @dataclass(slots=True, eq=False)
@@ -271,14 +275,15 @@ class Items:
             item = self._items[message.item] = _Item(message.key)
         if not item.pending:
             self._ask(coordinator, message.item, item, without=message.site)
+        item.reported += message.count - item.counts.get(message.site, 0)
         item.counts[message.site], item.ticks[message.site] = message.count, tick
         item.pending.discard(message.site)
-        if item.pending and (known := sum(item.counts.values())) >= self._tau:
-            item.total, item.listed = known, True  # whatever the others count can only add to it
+        if item.pending and item.reported >= self._tau:
+            item.total, item.listed = item.reported, True  # whatever the others count can only add to it
         self._decide(coordinator, message.item, item)
 
     def _ask(self, coordinator: "Coordinator", number: int, item: _Item, without: int | None = None) -> None:
-        item.counts, item.ticks, item.pending = {}, {}, set(coordinator.sites)
+        item.counts, item.ticks, item.reported, item.pending = {}, {}, 0, set(coordinator.sites)
         for site in sorted(item.pending - {without}):
             coordinator._send(site, m.AskItem, item.key)
         coordinator.synchronisations["items"] += 1
@@ -298,7 +303,7 @@ class Items:
         if not coordinator.sites:
             self._items.clear()
         for number, item in sorted(self._items.items()):
-            item.counts.pop(site, None)
+            item.reported -= item.counts.pop(site, 0)
             item.ticks.pop(site, None)
             if site in item.pending:
                 item.pending.discard(site)
@@ -308,7 +313,7 @@ class Items:
         if item.pending:
             return
         sites, counts = coordinator.sites, item.counts
-        item.total = sum(counts.values())
+        item.total = item.reported
         item.listed = item.total >= self._tau
         room = self._tau * (1 + self._theta) - item.total
         slack = math.floor((item.total - self._tau * (1 - self._theta)) / max(len(sites), 1))

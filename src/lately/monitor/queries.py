@@ -7,7 +7,7 @@ Numbers with random signs have one drift for both.
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, Self
 
@@ -29,33 +29,62 @@ ALARM_THETA = 0.1
 _KEPT = 0.9
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Query(ABC):
-    """Base of the queries: a value kept within ``theta``, or an alarm that tells whether it is ``above`` a threshold.
+    """Base of the queries: a value kept within ``theta``, or an alarm while it is ``above`` or ``below`` a threshold.
 
-    Without ``above`` the announced value is within ``theta`` of the estimate, relatively, or within ``floor`` if that is
-    wider. With it only the side matters: within ``theta`` of the threshold an alarm stays as it is. Left out, the ``theta``
-    of an alarm is 0.1, or twice what its sketch needs if that is more.
+    Without a threshold the announced value is within ``theta`` of the estimate, relatively, or within ``floor`` if that is
+    wider. With one only the side matters: an alarm is firing beyond the threshold, and within ``theta`` of it stays as it
+    is. A window that nothing has come into has a value of 0, so an alarm ``below`` fires from the start, until enough came.
+
+    - ``theta``: the tolerance, a share of the value or of the threshold. Left out, that of an alarm is 0.1, or twice what
+      its sketch needs if that is more.
+    - ``above``: fire while the value is at least this.
+    - ``below``: fire while the value is less than this; give one of ``above`` and ``below``.
+    - ``floor``: the least tolerance of a value that is tracked (0).
     """
 
     theta: float | None = None
     above: float | None = None
+    below: float | None = None
     floor: float = 0.0
 
     def __post_init__(self) -> None:
         name = type(self).__name__
-        for part in ("theta", "above", "floor"):
+        for part in ("theta", "above", "below", "floor"):
             value = getattr(self, part)
             if value is not None and (
                 isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value)
             ):
                 raise ParameterError(f"{name}({part}={value!r}): give a number")
-        if self.theta is None and self.above is None:
-            raise ParameterError(f"{name}(): give theta=0.1 to keep its value within 10 %, or above=… for an alarm")
-        if self.theta is not None and not (0 if self.above is not None else 1e-9) <= self.theta < 1:
+        if self.above is not None and self.below is not None:
+            raise ParameterError(
+                f"{name}(above={self.above!r}, below={self.below!r}): give one of them; two queries watch both lines"
+            )
+        if self.theta is None and self.line is None:
+            raise ParameterError(f"{name}(): give theta=0.1 to keep its value within 10 %, or above=… or below=… for an alarm")
+        if self.theta is not None and not (0 if self.line is not None else 1e-9) <= self.theta < 1:
             raise ParameterError(f"{name}(theta={self.theta!r}): give a number between 0 and 1, such as 0.1")
         if self.floor < 0:
             raise ParameterError(f"{name}(floor={self.floor!r}): give the least tolerance, from 0 up")
+
+    def __repr__(self) -> str:
+        """As a dataclass prints itself; ``below`` only where it is given, so that fingerprints of other queries stay."""
+        shown = [one.name for one in fields(self) if one.repr and (one.name != "below" or self.below is not None)]
+        return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)!r}' for name in shown)})"
+
+    @property
+    def line(self) -> float | None:
+        """The threshold of an alarm, on either side of which it fires."""
+        return self.above if self.below is None else self.below
+
+    def flipped(self, state: bool | None) -> bool | None:
+        """Whether a value is above the line, from whether the alarm is firing; and the other way round.
+
+        >>> Count(key=1, above=5).flipped(True), Count(key=1, below=5).flipped(True)
+        (True, False)
+        """
+        return state if state is None or self.below is None else not state
 
     def for_sketch(self, sketch: Sketch) -> Self:
         """The same query, with the theta that an alarm over this sketch has by default."""
@@ -67,7 +96,7 @@ class Query(ABC):
     def check(self, sketch: Sketch) -> None:
         """Refuse a sketch that cannot answer this, or not as closely as this asks."""
         if isinstance(sketch, FastAms):
-            least = sketch.eps if self.above is None else sketch.eps / (1 - sketch.eps)
+            least = sketch.eps if self.line is None else sketch.eps / (1 - sketch.eps)
             if self.theta is None or self.theta <= least:
                 raise ParameterError(
                     f"theta={self.theta!r} with eps={sketch.eps!r}: the tolerance of a Fast-AMS monitor includes the error of "
@@ -99,16 +128,17 @@ class Query(ABC):
         return None
 
     def alarm(self, value: float, before: bool | None, eps: float) -> bool | None:
-        """Whether the alarm is raised at a value, when ``before`` it was or was not; None where there is no threshold.
+        """Whether the alarm is firing at a value, when ``before`` it was or was not; None where there is no threshold.
 
         Inside the tolerance it keeps its state, so that a value near the threshold does not raise it again and again.
         """
-        if self.above is None:
+        line, was_above = self.line, self.flipped(before)
+        if line is None:
             return None
-        if before is None:
-            return value >= self.above
-        edge = self.interval(value, None, eps, before)[0 if before else 1]
-        return value >= self.above + _KEPT * (edge - self.above)
+        if was_above is None:
+            return self.flipped(value >= line)
+        edge = self.interval(value, None, eps, before)[0 if was_above else 1]
+        return self.flipped(value >= line + _KEPT * (edge - line))
 
     def interval(self, value: float, unit: float | None, eps: float, alarm: bool | None = None) -> tuple[float, float]:
         """Where the estimate may go before the coordinator must hear of it, when it was ``value``.
@@ -116,11 +146,11 @@ class Query(ABC):
         ``eps`` is the part of theta that the sketch's own error takes (GM-AMS §3.1). Of an alarm only its state matters.
         """
         theta = self.theta or 0.0
-        if self.above is not None:
-            bar = abs(self.above)
-            if value >= self.above if alarm is None else alarm:
-                return self.above + bar * ((1 - theta) * (1 + eps) - 1), math.inf
-            return -math.inf, self.above + bar * ((1 + theta) * (1 - eps) - 1)
+        if (line := self.line) is not None:
+            bar = abs(line)
+            if value >= line if alarm is None else self.flipped(alarm):
+                return line + bar * ((1 - theta) * (1 + eps) - 1), math.inf
+            return -math.inf, line + bar * ((1 + theta) * (1 - eps) - 1)
         if unit is not None:
             low, high = value - (theta - eps) * unit, value + (theta - eps) * unit
         else:
@@ -178,7 +208,7 @@ def position(names: Sequence[str], name: str | None) -> int:
     return names.index(name)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class SelfJoin(Query):
     """The self-join size (second moment) of a stream over all sites.
 
@@ -204,7 +234,7 @@ class SelfJoin(Query):
         return (edge - norms if side == UPPER else norms - edge)[:, None]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class InnerProduct(Query):
     """The size of the join of two streams over all sites: the sum over all keys of the product of their counts.
 
@@ -245,7 +275,7 @@ class InnerProduct(Query):
         return np.stack([norms_of(tables[1]), norms_of(tables[0]), room], axis=1)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class RangeSum(Query):
     """The weighted sum of the counts of given keys over all sites, from Fast-AMS sketches (GM-AMS §3.4).
 
@@ -321,7 +351,7 @@ class RangeSum(Query):
         return np.where(lengths > 0, room / np.maximum(lengths, 1e-300), never)[:, None]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Count(Query):
     """How often a key came at all sites in the window; it has a counter of its own, without collisions.
 
@@ -359,7 +389,7 @@ class Count(Query):
         return bound - tables[0] if side == UPPER else tables[0] - bound
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class KeyRange(Count):
     """How often keys from ``start`` up to, not including, ``stop`` came at all sites in the window; keys are integers.
 
@@ -387,7 +417,7 @@ class KeyRange(Count):
         return (keys >= self.start) & (keys < self.stop)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class TotalCount(Count):
     """How many arrivals a stream has in the window, within a factor of two; a monitor adds it where bounds depend on it.
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from lately.monitor.watch import Monitor
 
 #: One more than the largest number that a site can have.
-SITES = 2**32
+SITES = 2**48
 
 _SITE, _COORDINATOR = OF_MONITORS
 S = TypeVar("S", bound=StrEnum)
@@ -240,6 +240,7 @@ def _read_coordinator(monitor: "Monitor", source: Reader, is_earlier: bool) -> "
         _check(source, peer.read(source, monitor.layouts, is_earlier), coordinator._check, number)
         for total, mine in zip(coordinator._sums, peer.vectors, strict=False):  # none of those who are not here
             total += mine
+    coordinator._present = sorted(number for number, peer in coordinator._peers.items() if peer.here)
     for number, watched in enumerate(coordinator._watched):
         watched.read(source, *monitor.about(number), is_earlier)
     if is_earlier and not any(math.isnan(watched.announced.value) for watched in coordinator._watched):

@@ -145,7 +145,7 @@ class Monitor:
                 self.layouts.append(query.layout(self.sketch))
             if isinstance(query, KeyRange) and self.scheme == "ship":
                 raise ParameterError("scheme='ship' sends hashes of keys, in which a KeyRange cannot be seen; use another")
-            if self.scheme == "push" and (query.above is not None or isinstance(self.sketch, Ecm)):
+            if self.scheme == "push" and (query.line is not None or isinstance(self.sketch, Ecm)):
                 raise ParameterError("scheme='push' tracks values over Fast-AMS sketches only; use 'functional' for others")
             self.channels.append(channels)
 
@@ -223,7 +223,7 @@ class Monitor:
         42
         """
         if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < SITES:
-            raise ParameterError(f"site {number!r}: number sites from 0 to 2**32 - 1")
+            raise ParameterError(f"site {number!r}: number sites from 0 to 2**48 - 1")
         return Site(self, number, None if birth is None else check_word("birth", birth))
 
     def coordinator(self, sites: Sequence[int]) -> Coordinator:

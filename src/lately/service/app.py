@@ -56,7 +56,10 @@ ROUTES = (
     Route("/api/history", ends.history, models.HistoryAsked, models.HistoryRows, "What a query said, oldest first", (404,)),
     Route("/api/alerts", ends.alerts, models.AlertsAsked, models.AlertRows, "Lines that were passed, newest last"),
     Route("/api/runs", ends.runs, models.RunsAsked, models.RunRows, "The batches, newest last"),
-    Route("/api/sites", ends.sites, models.Nothing, models.SiteRows, "The sites, and how many rows each had in the window"),
+    Route("/api/late", ends.late, models.RefusedAsked, models.RefusedRows, "Rows that came too late, newest first"),
+    Route("/api/rejected", ends.rejected, models.RefusedAsked, models.RefusedRows, "Rows that were rejected, newest first"),
+    Route("/api/sites", ends.sites, models.SitesAsked, models.SiteRows, "Which sites are silent or ahead, most silent first"),
+    Route("/api/site-totals", ends.site_totals, models.TotalsAsked, models.TotalRows, "How many rows sites had in the window"),
     Route("/api/stream", ends.stream, models.StreamAsked, None, "What happens, as it happens"),
     Route("/metrics", ends.metrics, models.Nothing, None, "Numbers for Prometheus"),
 )

@@ -9,18 +9,23 @@ from fastapi import Body, Request
 from fastapi.responses import FileResponse, Response, StreamingResponse
 
 from lately.core.errors import QueryError
+from lately.core.times import iso_time
+from lately.core.words import with_state
 from lately.service import models, plain
 from lately.service.asking import Asking, Scope
 from lately.service.failures import RefusalError
 from lately.service.metrics import age_of
 from lately.service.plain import Json
 from lately.store.questions import Questions
+from lately.store.site_report import site_report
 from lately.store.view import View
 
 #: The dashboard's files.
 STATIC = Path(__file__).parent / "static"
 #: The most rows of one answer.
 MOST_ROWS = 10_000
+#: The most names of sites in an answer about the pipeline, and the most reasons in one about late or rejected rows.
+MOST_SITES, MOST_REASONS = 1_000, 100
 _ANSWER = ("query", "site", "item", "value", "low", "high", "confidence")
 _HISTORY = ("time", "batch", "site", "item", "value", "low", "high", "confidence")
 
@@ -37,7 +42,7 @@ async def count(request: Request, asked: models.CountAsked) -> Json:
     asking = _asking(request)
     scope = asking.scope(asked)
     found, asof = await asking.ask("count", scope, lambda q: q.count(asked.key, **scope.options()))
-    return Json({"key": asked.key, "estimate": plain.estimate(found), "asof": plain.moment(asof), "range": scope.span()})
+    return Json({"key": asked.key, "estimate": plain.estimate(found), "asof": iso_time(asof), "range": scope.span()})
 
 
 async def counts(request: Request, asked: Annotated[models.CountsAsked, Body()]) -> Json:
@@ -68,7 +73,7 @@ async def top(request: Request, asked: models.TopAsked) -> Json:
         return {site: _top(questions, asked.k, replace(scope, sites=(site,))) for site in sites}
 
     found, asof = await asking.ask("each", scope, each)
-    return Json({"sites": found, "asof": plain.moment(asof)})
+    return Json({"sites": found, "asof": iso_time(asof)})
 
 
 def _top(questions: Questions, k: int, scope: Scope) -> list[dict[str, Any]]:
@@ -113,11 +118,11 @@ async def total(request: Request, asked: models.Asked) -> Json:
 
 
 def _found(answer: tuple[Any, Any]) -> Json:
-    return Json({"estimate": plain.estimate(answer[0]), "asof": plain.moment(answer[1])})
+    return Json({"estimate": plain.estimate(answer[0]), "asof": iso_time(answer[1])})
 
 
 def _rows(answer: tuple[list[dict[str, Any]], Any]) -> Json:
-    return Json({"rows": answer[0], "asof": plain.moment(answer[1])})
+    return Json({"rows": answer[0], "asof": iso_time(answer[1])})
 
 
 # -- tables ------------------------------------------------------------------------------------------------------------
@@ -126,7 +131,7 @@ def _rows(answer: tuple[list[dict[str, Any]], Any]) -> Json:
 async def answers(request: Request, asked: models.AnswersAsked) -> Json:
     def read(view: View) -> dict[str, Any]:
         rows = view.answers(asked.query)[:MOST_ROWS]
-        return {"batch": view.batch, "time": plain.moment(view.now), "rows": [plain.row(row, _ANSWER) for row in rows]}
+        return {"batch": view.batch, "time": iso_time(view.now), "rows": [plain.row(row, _ANSWER) for row in rows]}
 
     return Json(await _asking(request).read(("answers", asked.query), read))
 
@@ -142,12 +147,31 @@ async def history(request: Request, asked: models.HistoryAsked) -> Json:
 
 async def alerts(request: Request, asked: models.AlertsAsked) -> Json:
     found = await _asking(request).read(("alerts", asked.limit), lambda view: view.alerts(limit=asked.limit))
-    return Json({"rows": [plain.row(row) for row in found]})
+    return Json({"rows": [plain.row(with_state(row)) for row in found]})
 
 
 async def runs(request: Request, asked: models.RunsAsked) -> Json:
     found = await _asking(request).read(("runs", asked.limit), lambda view: view.runs(limit=asked.limit))
     return Json({"rows": [plain.row(row) for row in found]})
+
+
+async def late(request: Request, asked: models.RefusedAsked) -> Json:
+    return await _refused(request, "late", asked)
+
+
+async def rejected(request: Request, asked: models.RefusedAsked) -> Json:
+    return await _refused(request, "rejected", asked)
+
+
+async def _refused(request: Request, table: str, asked: models.RefusedAsked) -> Json:
+    def read(view: View) -> dict[str, Any]:
+        find = view.late if table == "late" else view.rejected
+        found = find(limit=asked.limit, site=asked.site, reason=asked.reason)
+        reasons, complete = view.reasons(table, site=asked.site)
+        counted = [{"reason": reason, "rows": rows} for reason, rows in list(reasons.items())[:MOST_REASONS]]
+        return {"reasons": counted, "complete": complete, "rows": [plain.row(row) for row in reversed(found)]}
+
+    return Json(await _asking(request).read((table, asked.limit, asked.site, asked.reason), read))
 
 
 # -- about the store ---------------------------------------------------------------------------------------------------
@@ -160,36 +184,51 @@ async def health(request: Request, asked: models.Nothing) -> Json:
     found = await _asking(request).read("health", lambda view: (view.runs(limit=1), view.batch, view.now))
     newest, batch, now = found
     age = age_of(newest[-1], datetime.now(UTC)) if newest else None
-    return Json({"status": "ok", "batch": batch, "now": plain.moment(now), "age_seconds": age})
+    return Json({"status": "ok", "batch": batch, "now": iso_time(now), "age_seconds": age})
 
 
 async def about(request: Request, asked: models.Nothing) -> Json:
     asking = _asking(request)
 
     def read(view: View) -> dict[str, Any]:
-        version = view.version()
+        version, sites = view.version(), view.sites()
         return view.about | {
             "batch": view.batch,
-            "now": plain.moment(view.now),
-            "sites": view.sites(),
-            "asof": None if version is None else plain.moment(version.time),
+            "now": iso_time(view.now),
+            "sites": sites[:MOST_SITES],
+            "site_count": len(sites),
+            "asof": None if version is None else iso_time(version.time),
             "asks": asking.asks(),
         }
 
     return Json(await asking.read("about", read))
 
 
-async def sites(request: Request, asked: models.Nothing) -> Json:
+async def sites(request: Request, asked: models.SitesAsked) -> Json:
+    def read(view: View) -> dict[str, Any]:
+        page = site_report(view).document(asked.limit, asked.offset, asked.state)
+        return page | {"newest": iso_time(page["newest"]), "rows": [plain.row(row) for row in page["rows"]]}
+
+    return Json(await _asking(request).read(("sites", asked.limit, asked.offset, asked.state), read))
+
+
+async def site_totals(request: Request, asked: models.TotalsAsked) -> Json:
     asking = _asking(request)
 
-    def rows(questions: Questions) -> list[dict[str, Any]]:
+    def totals(questions: Questions) -> dict[str, Any]:
         stored = asking.view.sketch_bytes()
-        return [
+        names = asking.view.sites()
+        if len(names) > asked.limit:
+            counted = {row["site"]: row["counted"] or 0 for row in asking.view.site_snapshot()}
+            names.sort(key=lambda site: -counted.get(site, 0))
+        rows = [
             {"site": site, "total": _total(questions, site) if site in stored else None, "bytes": stored.get(site, 0)}
-            for site in asking.view.sites()[:MOST_ROWS]
+            for site in names[: asked.limit]
         ]
+        return {"sites": len(names), "rows": rows}
 
-    return _rows(await asking.ask("sites", Scope(), rows))
+    found, asof = await asking.ask(("site-totals", asked.limit), Scope(), totals)
+    return Json(found | {"asof": iso_time(asof)})
 
 
 def _total(questions: Questions, site: str) -> dict[str, Any] | None:

@@ -16,6 +16,8 @@ LOG = logging.getLogger("lately.service")
 
 #: What reading a store may raise.
 UNREADABLE = (LatelyError, OSError, pa.ArrowException)
+#: Characters of a wrong value that are shown.
+_SHOWN = 60
 _SEE = "see /api/openapi.json for what can be asked"
 
 
@@ -71,10 +73,60 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(HTTPException, _http)
 
 
+#: What is wrong with a parameter, by pydantic's name for it.
+_WRONG = {
+    "missing": "is required",
+    "extra_forbidden": "is not a parameter of this path",
+    "greater_than": "must be more than {gt:g}",
+    "greater_than_equal": "must be at least {ge:g}",
+    "less_than": "must be less than {lt:g}",
+    "less_than_equal": "must be at most {le:g}",
+    "int_parsing": "must be an integer",
+    "int_type": "must be an integer",
+    "int_from_float": "must be an integer",
+    "float_parsing": "must be a number",
+    "float_type": "must be a number",
+    "finite_number": "must be a finite number",
+    "string_type": "must be text",
+    "bool_parsing": "must be true or false",
+    "bool_type": "must be true or false",
+    "string_too_long": "must have at most {max_length:,} characters",
+    "string_too_short": "must have at least {min_length:,} characters",
+    "too_long": "must have at most {max_length:,} entries",
+    "too_short": "must have at least {min_length:,} entries",
+    "list_type": "must be a list",
+    "literal_error": "must be {expected}",
+    "enum": "must be {expected}",
+}
+#: Errors that are about a value, which is worth showing.
+_ABOUT_VALUE = ("greater", "less", "int", "float", "finite", "bool", "string_type", "list_type", "literal", "enum")
+
+
 def invalid(found: Any, skipped: int) -> RefusalError:
-    """What pydantic found wrong, without the first parts of where it did."""
-    where = ".".join(str(part) for part in found["loc"][skipped:])
-    return RefusalError(400, "bad_value", f"{where}: {found['msg']}" if where else found["msg"], _SEE)
+    """What is wrong with a request, as one sentence.
+
+    Args:
+        found: an error as pydantic describes it.
+        skipped: how many parts of its place do not belong to the request.
+
+    >>> invalid({"loc": ("query", "k"), "type": "greater_than_equal", "ctx": {"ge": 1}, "input": "0", "msg": ""}, 1).message
+    "k must be at least 1, not '0'"
+    """
+    where, kind = ".".join(str(part) for part in found["loc"][skipped:]), str(found["type"])
+    if kind == "json_invalid":
+        return RefusalError(400, "bad_value", "the body is not JSON", 'send a JSON object, such as {"key": "/cart"}')
+    if kind not in _WRONG:
+        says = str(found["msg"]).removeprefix("Value error, ")
+        return RefusalError(400, "bad_value", f"{where}: {says}" if where else says, _SEE)
+    says = f"{where or 'the body'} {_WRONG[kind].format(**found.get('ctx', {}))}"
+    if kind.startswith(_ABOUT_VALUE):
+        says += f", not {_shown(found.get('input'))}"
+    return RefusalError(400, "bad_value", says, _SEE)
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
 async def _invalid(_: Request, error: Exception) -> Json:
@@ -85,6 +137,7 @@ async def _invalid(_: Request, error: Exception) -> Json:
 async def _http(request: Request, error: Exception) -> Json:
     assert isinstance(error, HTTPException)
     code = {404: "unknown_path", 405: "wrong_method"}.get(error.status_code, "bad_value")
-    answer = RefusalError(error.status_code, code, f"{request.method} {request.url.path}: {error.detail}", _SEE).answer()
+    says = {404: "there is no such path", 405: "this path does not take that method"}.get(error.status_code, error.detail)
+    answer = RefusalError(error.status_code, code, f"{request.method} {request.url.path}: {says}", _SEE).answer()
     answer.headers.update(error.headers or {})
     return answer

@@ -10,9 +10,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
+from lately.core.words import with_state
 from lately.service import plain
 from lately.service.failures import LOG, UNREADABLE, RefusalError, refusal_of
 from lately.service.metrics import Metrics
+from lately.store.site_report import site_report
 from lately.store.view import View
 
 #: Seconds between two looks, and between two signs of life.
@@ -42,6 +44,7 @@ class Live:
         #: Why the store could not be read at the last look.
         self.trouble: RefusalError | None = None
         metrics.ran(view.runs(limit=2**31), view.alerts(limit=2**31))
+        metrics.see_sites(site_report(view))
         self._seen = view.batch
 
     async def watch(self) -> None:
@@ -128,6 +131,7 @@ class Live:
         self._seen = batch
         if batch is None:
             return []
+        self._metrics.see_sites(site_report(self._view))
         if seen is not None and batch <= seen:  # it was run again, or somebody began anew
             return _told(*self._after(batch - 1))
         runs, alerts = self._after(seen)
@@ -147,7 +151,7 @@ def _told(runs: list[dict[str, Any]], alerts: list[dict[str, Any]]) -> list[Told
     told = []
     for run in runs:
         number = run["batch"]
-        raised = [_frame("alert", alert) for alert in alerts if alert["batch"] == number]
+        raised = [_frame("alert", with_state(alert)) for alert in alerts if alert["batch"] == number]
         told.append(Told(number, b"".join([*raised, _frame("batch", run, number)])))
     return told
 

@@ -8,6 +8,9 @@ from typing import Any
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from lately.core.words import alert_state
+from lately.store.site_report import SiteReport
+
 #: Sums over all batches: the column of the table `runs`, the metric, and what it says.
 _SUMS = {
     "rows": ("lately_rows", "Rows read"),
@@ -25,6 +28,11 @@ _NEWEST = {
     "seconds": ("lately_batch_seconds", "Seconds that the newest batch took"),
     "state_bytes": ("lately_state_bytes", "Bytes of the state after the newest batch"),
     "sites": ("lately_sites", "Sites after the newest batch"),
+}
+_STATES = {
+    "silent": "Sites without a counted row in the newest batches, whose newest row is far behind",
+    "ahead": "Sites whose newest row is far ahead of the other sites",
+    "behind": "Sites whose rows still come but are far behind the other sites",
 }
 _BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
@@ -45,7 +53,7 @@ class Metrics:
     >>> metrics = Metrics(["/api/count"])
     >>> metrics.ran([{"batch": 0, "rows": 10}], [{"monitor": "skew", "raised": True}])
     >>> [line for line in metrics.text().decode().splitlines() if line.startswith(("lately_rows_total", "lately_alerts"))]
-    ['lately_rows_total 10.0', 'lately_alerts_raised_total{monitor="skew"} 1.0']
+    ['lately_rows_total 10.0', 'lately_alerts_total{monitor="skew",state="firing"} 1.0']
     """
 
     def __init__(self, paths: Iterable[str]) -> None:
@@ -57,7 +65,8 @@ class Metrics:
         self._paths = frozenset(paths)
         self._sums: dict[str, float] = dict.fromkeys(_SUMS, 0.0)
         self._batches, self._newest = 0, dict[str, Any]()
-        self._alerts: Tally[str] = Tally()
+        self._alerts: Tally[tuple[str, str]] = Tally()
+        self._sites: SiteReport | None = None
         self.listeners = 0
         self._registry.register(self)
 
@@ -68,7 +77,11 @@ class Metrics:
                 self._sums[name] += run.get(name) or 0
             self._batches += 1
             self._newest = run
-        self._alerts.update(alert["monitor"] for alert in alerts if alert["raised"])
+        self._alerts.update((alert["monitor"], alert_state(alert["raised"])) for alert in alerts)
+
+    def see_sites(self, report: SiteReport) -> None:
+        """Take note of the sites after the newest batch."""
+        self._sites = report if report.newest is not None else None
 
     def saw(self, path: str, status: int, seconds: float) -> None:
         """Take note of a request; 499 is one whose sender did not wait for the answer."""
@@ -93,8 +106,24 @@ class Metrics:
         if self._newest.get("began") is not None:
             age = age_of({"seconds": None} | self._newest, datetime.now(UTC))
             yield GaugeMetricFamily("lately_batch_age_seconds", "Seconds since the newest batch was done", value=age)
-        raised = CounterMetricFamily("lately_alerts_raised", "Alerts raised", labels=["monitor"])
-        for monitor, count in self._alerts.items():
-            raised.add_metric([monitor], count)
-        yield raised
+        yield from self._of_sites()
+        words = "How often alerts of a monitor began to fire, and how often they were resolved"
+        alerts = CounterMetricFamily("lately_alerts", words, labels=["monitor", "state"])
+        for (monitor, state), count in self._alerts.items():
+            alerts.add_metric([monitor, state], count)
+        yield alerts
         yield GaugeMetricFamily("lately_stream_listeners", "Listeners to /api/stream", value=self.listeners)
+
+    def _of_sites(self) -> Iterator[Metric]:
+        """Numbers over all sites; none has a label of its own, as there may be thousands."""
+        report = self._sites
+        if report is None:
+            return
+        for state, words in _STATES.items():
+            yield GaugeMetricFamily(f"lately_{state}_sites", words, value=report.count(state))
+        # The unit of integer times is not known.
+        name = "lately_site_lag_seconds" if isinstance(report.newest, datetime) else "lately_site_lag"
+        words = "How far the site that is furthest behind is behind the newest row of all sites that are not ahead"
+        yield GaugeMetricFamily(name, words, value=report.lag or 0)
+        refused = sum(row["ahead"] or 0 for row in report.rows)
+        yield CounterMetricFamily("lately_ahead_rows", "Rows that were rejected as their time was too far ahead", value=refused)

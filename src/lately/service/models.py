@@ -3,9 +3,11 @@
 Questions are checked by these models. Answers are built by hand, which is faster, and a test compares them with the models.
 """
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr
+
+from lately.sketches.quantiles import DEFAULT_QUANTILES
 
 Name = Annotated[str, Field(max_length=256)]
 Key = Annotated[str, Field(max_length=4096)]
@@ -49,7 +51,7 @@ class TopAsked(Asked):
 
 
 class QuantilesAsked(Asked):
-    q: Annotated[list[Share], Field(min_length=1, max_length=100, description="shares of the rows")] = [0.5, 0.9, 0.99]
+    q: Annotated[list[Share], Field(min_length=1, max_length=100, description="shares of the rows")] = [*DEFAULT_QUANTILES]
 
 
 class RangeAsked(Asked):
@@ -100,6 +102,28 @@ class RunsAsked(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     limit: Limit = 500
+
+
+class RefusedAsked(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    limit: Limit = 100
+    site: Annotated[Name | None, Field(description="only rows of this site")] = None
+    reason: Annotated[str | None, Field(max_length=1024, description="only rows whose reason begins with this text")] = None
+
+
+class SitesAsked(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    limit: Annotated[int, Field(ge=1, le=1000, description="the most rows")] = 100
+    offset: Annotated[int, Field(ge=0, le=10**9, description="rows to skip, to go on after an earlier answer")] = 0
+    state: Annotated[Literal["silent", "ahead", "behind", "ok"] | None, Field(description="only sites in this state")] = None
+
+
+class TotalsAsked(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    limit: Annotated[int, Field(ge=1, le=100, description="the most rows; the sites with the most rows are given")] = 100
 
 
 class StreamAsked(BaseModel):
@@ -159,7 +183,8 @@ class About(BaseModel):
     monitors: list[dict[str, Any]]
     batch: int | None
     now: Time
-    sites: list[str]
+    sites: Annotated[list[str], Field(description="the first 1,000 by name; `site_count` says how many there are")]
+    site_count: int
     asof: Time
     asks: list[str]
 
@@ -246,7 +271,8 @@ class AlertRow(Answer):
     batch: int
     monitor: str
     item: str | None
-    raised: bool
+    raised: Annotated[bool, Field(description="whether `state` is firing")]
+    state: Annotated[Literal["firing", "resolved"], Field(description="what the alert became with this row")]
     value: Number
     low: Number
     high: Number
@@ -277,12 +303,57 @@ class RunRows(Answer):
     rows: list[RunRow]
 
 
+class RefusedRow(Answer):
+    batch: int
+    site: str | None
+    time: Time
+    reason: str | None
+    row: str | None
+
+
+class ReasonRow(Answer):
+    reason: str
+    rows: int
+
+
+class RefusedRows(Answer):
+    reasons: Annotated[list[ReasonRow], Field(description="how many rows have which reason, the most frequent first")]
+    complete: Annotated[bool, Field(description="false: only the newest million rows were counted by reason")]
+    rows: list[RefusedRow]
+
+
 class SiteRow(Answer):
+    site: str
+    time: Annotated[Time, Field(description="time of the newest counted row")]
+    behind: Annotated[Number, Field(description="seconds, or the stream's integers, before `newest`; negative: ahead of it")]
+    state: Literal["silent", "ahead", "behind", "ok"] | None
+    seen: Annotated[Time, Field(description="when the batch began in which the site last had a counted row")]
+    counted: int | None
+    late: int | None
+    rejected: int | None
+    ahead: Annotated[int | None, Field(description="of the rejected rows, those whose time was too far ahead")]
+    ahead_seen: Time
+
+
+class SiteRows(Answer):
+    batch: int | None
+    newest: Annotated[Time, Field(description="time of the newest row of all sites that are not ahead")]
+    tolerance: Annotated[Number, Field(description="how far behind a site may be before it is silent")]
+    lag: Annotated[Number, Field(description="the largest `behind`")]
+    sites: Annotated[int, Field(description="how many sites there are")]
+    silent: int
+    ahead: int
+    behind: int
+    rows: list[SiteRow]
+
+
+class TotalRow(Answer):
     site: str
     total: Estimate | None
     bytes: int
 
 
-class SiteRows(Answer):
-    rows: list[SiteRow]
+class TotalRows(Answer):
+    sites: Annotated[int, Field(description="how many sites there are")]
+    rows: list[TotalRow]
     asof: Time

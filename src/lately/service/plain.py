@@ -3,12 +3,13 @@
 import json
 import math
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from starlette.responses import JSONResponse
 
 from lately.core.estimate import Estimate
+from lately.core.times import iso_time
 
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
@@ -42,18 +43,6 @@ def estimate(found: Estimate) -> dict[str, Any]:
     }
 
 
-def moment(time: Any) -> Any:
-    """A time as ISO text with a Z, or the integer that it is.
-
-    >>> moment(datetime(2026, 1, 1, 12, tzinfo=UTC)), moment(42), moment(None)
-    ('2026-01-01T12:00:00Z', 42, None)
-    """
-    if isinstance(time, datetime):
-        known = time.astimezone(UTC) if time.tzinfo else time
-        return known.replace(tzinfo=None).isoformat() + "Z"
-    return time if time is None else int(time)
-
-
 def key(value: Any) -> str | int:
     """A key as JSON has it; bytes are shown as the text that they most likely are.
 
@@ -68,7 +57,7 @@ def key(value: Any) -> str | int:
 def row(found: dict[str, Any], names: Iterable[str] | None = None) -> dict[str, Any]:
     """A row of a table, or some of its columns.
 
-    >>> row({"time": datetime(2026, 1, 1, tzinfo=UTC), "item": "/", "value": float("nan")}, ["item", "value"])
+    >>> row({"time": datetime(2026, 1, 1), "item": "/", "value": float("nan")}, ["item", "value"])
     {'item': '/', 'value': None}
     """
     return {name: _cell(found[name]) for name in (found if names is None else names)}
@@ -77,7 +66,7 @@ def row(found: dict[str, Any], names: Iterable[str] | None = None) -> dict[str, 
 def _cell(value: Any) -> Any:
     if isinstance(value, str | bool):
         return value
-    return moment(value) if isinstance(value, datetime) else number(value)
+    return iso_time(value) if isinstance(value, datetime) else number(value)
 
 
 def text(content: Any) -> str:

@@ -17,7 +17,7 @@ from lately.service.failures import RefusalError
 T = TypeVar("T")
 
 #: Seconds that a request may take.
-LIMIT = 2.0
+LIMIT = 10.0
 #: Seconds of work with which a question may keep all others waiting; and of waiting, which on a busy machine is longer.
 SHORT, PAUSE = 0.002, 0.02
 #: Ranges that are being prepared at the same time.

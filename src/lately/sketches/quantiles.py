@@ -22,6 +22,9 @@ from lately.sketches.ranks import check_shares, cover, whole
 from lately.sketches.tree import TreeShape, read_tree_shape, tree_arrays, tree_shape
 from lately.sketches.windowed_tree import WindowedTree
 
+#: The quantiles that pipeline files, the command line and the HTTP API answer where none are given.
+DEFAULT_QUANTILES = (0.5, 0.9, 0.99)
+
 Between = tuple[Any, Any]
 _MOST_BINS = 2**52  # so that a bin is told from the next one in floating point
 _LARGEST = 1e300  # so that differences are finite too
@@ -50,7 +53,8 @@ class Quantiles(WindowedTree):
 
     Numbers are told apart in steps of ``resolution``, which every answer's bounds include. The rank of an answer about the
     last so long is within ``eps`` of what was asked, with probability 1 - ``delta``. A number outside of lo..hi is refused, or
-    with ``outside="clip"`` counted at the nearer end; a quantile that falls there has an infinite bound on that side.
+    with ``outside="clip"`` counted as ``lo`` or ``hi``, whichever is nearer. Bounds of quantiles are never beyond these: with
+    "clip", a bound that is ``hi`` stands for ``hi`` and everything above it, one that is ``lo`` for everything below.
 
     >>> latency = Quantiles(window="1h", eps=0.01, lo=0, hi=60, resolution=0.001)
     >>> latency.update([0.0121, 0.2504, 0.0134, 1.5], [0, 10, 20, 30])
@@ -132,8 +136,6 @@ class Quantiles(WindowedTree):
         low, value, high = self._in_range(last, between).quantiles(shares)
         lowest, highest = self._edge(low), self._edge(high + 1)
         middle = (self._edge(value) + self._edge(value + 1)) / 2
-        if self._shape.clip:
-            lowest, highest = np.where(low == 0, -np.inf, lowest), np.where(high == self._shape.universe - 1, np.inf, highest)
         answers = Answers(QuantileAt, [shares.tolist(), Estimates(middle, lowest, highest, 1 - self.delta)])
         return answers[0].value if np.ndim(q) == 0 else answers
 

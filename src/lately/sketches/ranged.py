@@ -9,7 +9,8 @@ sites depends on its phase alone and lies within the sum of the sites' spreads, 
 """
 
 import zlib
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,8 @@ from lately.sketches.windowed_tree import WindowedTree
 Floats = NDArray[np.float64]
 _NO_CELLS = np.empty(0, np.int64)
 _WHOLE = (0, None)
+#: Keys on the lists of sites that wait to be added up.
+_WAITING = 2**15
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +59,10 @@ class Extract:
     found: Found | None = None
 
     def __add__(self, other: "Extract") -> "Extract":
-        if self.built != other.built:
-            raise MergeError("extracts of sketches that were not built alike; give all sites the same options")
-        both = None if self.found is None or other.found is None else _both(self.found, other.found)
-        cells, total = _sum(self.cells, other.cells), _sum(self.total, other.total)
-        return Extract(self.built, cells, total, self.spread + other.spread, both)
+        both = ExtractSum()
+        both.add(self)
+        both.add(other)
+        return both.result()
 
     def to_bytes(self) -> bytes:
         """The numbers, packed: bounds as what they are apart from the value."""
@@ -125,6 +127,47 @@ def _since(sketch: Any, age: int) -> Extract:
         raise QueryError(f"a {type(sketch).__name__} has no extract; merge such sketches with lt.merge([...])")
     found = sketch._candidates((age, None)) if isinstance(sketch, TopK) else None
     return Extract(_built(sketch), sketch._cells_in_range(None, (age, None)), total, np.empty(0), found)
+
+
+class ExtractSum:
+    """Adds up extracts one by one. What it holds and what it takes grow with their number; a chain of ``+`` copies more.
+
+    >>> sites, known = [EcmSketch(window=100, eps=0.1, delta=0.1) for _ in range(3)], ExtractSum()
+    >>> for site in sites:
+    ...     site.update(["a", "b", "a"], [10, 60, 90])
+    ...     known.add(extract(site))
+    >>> answering(sites[0], known.result()).count("a")
+    Estimate(6, 6..6, 90%)
+    """
+
+    def __init__(self) -> None:
+        self._sum: Extract | None = None
+        self._lists: list[Found] = []
+        self._waiting = 0
+
+    def add(self, known: Extract) -> None:
+        """Add an extract, which stays as it is."""
+        if self._sum is None:
+            cells, total = (Bounds(*(part.copy() for part in bounds)) for bounds in (known.cells, known.total))
+            self._sum = Extract(known.built, cells, total, known.spread.copy(), None)
+        elif known.built != self._sum.built:
+            raise MergeError("extracts of sketches that were not built alike; give all sites the same options")
+        else:
+            mine: tuple[NDArray[Any], ...] = (*self._sum.cells, *self._sum.total, self._sum.spread)
+            for part, more in zip(mine, (*known.cells, *known.total, known.spread), strict=True):
+                np.add(part, more, out=part)
+        if known.found is not None:
+            self._lists.append(known.found)
+            self._waiting += known.found.hashes.size
+            # Lists wait until they are as long together as the first, which is the sum so far: no key is copied often.
+            if self._waiting > 2 * max(_WAITING, self._lists[0].hashes.size):
+                self._lists = [_united(self._lists)]
+                self._waiting = self._lists[0].hashes.size
+
+    def result(self) -> Extract:
+        """The sum of all extracts, of which there must be one."""
+        assert self._sum is not None
+        return replace(self._sum, found=_united(self._lists) if self._lists else None)
 
 
 def nothing_of(sketch: Any) -> Extract:
@@ -230,17 +273,16 @@ _RANGED: dict[type[Any], type[Any]] = {
 }
 
 
-def _sum(a: Bounds, b: Bounds) -> Bounds:
-    return Bounds(*(x + y for x, y in zip(a, b, strict=True)))
-
-
-def _both(a: Found, b: Found) -> Found:
-    """The keys on either list; one that is not on a site's list came there at most as often as the site may have missed."""
+def _united(lists: Sequence[Found]) -> Found:
+    """The keys on any list; one that is not on a site's list came there at most as often as the site may have missed."""
     from lately.core.joined import JoinedKeys
 
-    together = np.concatenate((a.hashes, b.hashes))
-    hashes, least, first = tally(together, np.concatenate((a.least, b.least)))
-    # A key on one list only may have come as often as the other missed; one on both lists has both its counts.
-    _, most, _ = tally(together, np.concatenate((a.most - a.missed, b.most - b.missed)))
-    rows = np.concatenate((a.rows, b.rows + len(a.keys)))[first]
-    return Found(hashes, rows, least, most + a.missed + b.missed, JoinedKeys([a.keys, b.keys]), a.missed + b.missed)
+    together = np.concatenate([one.hashes for one in lists])
+    hashes, least, first = tally(together, np.concatenate([one.least for one in lists]))
+    # A key may have come as often as those missed that do not list it, besides its counts on the lists that do.
+    _, most, _ = tally(together, np.concatenate([one.most - one.missed for one in lists]))
+    missed = sum(one.missed for one in lists)
+    starts = np.cumsum([0, *(len(one.keys) for one in lists)])
+    rows = np.concatenate([one.rows + start for one, start in zip(lists, starts, strict=False)])[first]
+    keys = JoinedKeys([one.keys for one in lists]).take(rows)  # a copy: sites keep many more rows than could be heavy
+    return Found(hashes, np.arange(rows.size), least, most + missed, keys, missed)

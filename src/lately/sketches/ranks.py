@@ -23,6 +23,8 @@ Floats = NDArray[np.float64]
 
 #: More than the rounding of any sum of fewer than 2**53 arrivals.
 _ROUNDING = 1e-6
+#: Nodes of a level that a search for the outermost key looks into.
+_MOST_NODES = 256
 
 
 def check_shares(q: Any) -> Floats:
@@ -203,33 +205,78 @@ class Range:
 
         The rank over a range of time is a difference of two, so it need not grow with the key. "value" keeps to a child
         over which it passes the target; "first" and "last" take the outermost child in which it could, which is decided
-        by the two ranks at either end of the child. Where none of the next children can, the outermost key is the answer.
+        by the two ranks at either end of the child. Where none of the next children can, the search goes on in the others.
         """
-        plan, size, two = self._plan, targets.size, len(self._parts) == 2
-        node, done = np.zeros(size, np.int64), np.zeros(size, bool)
-        prefixes = [_Prefix(part, plan.depth, size) for part in self._parts]
-        for level in plan.levels:
-            coarsest = level is plan.levels[0]
-            children = (0 if coarsest else node[:, None] * FAN) + np.arange(level.nodes if coarsest else FAN)
-            children = np.broadcast_to(children, (size, children.shape[-1]))
-            known = children < level.nodes
-            ranks = [prefix.ranks(level, children, known) for prefix in prefixes]  # at the start and end of each child
-            starts, ends = ranks[0][:, :-1], ranks[0][:, 1:]
-            if which == "last":
-                fits = known & (starts - (ranks[1][:, 1:] if two else 0) < targets[:, None])
-                choice = known.shape[1] - 1 - fits[:, ::-1].argmax(axis=1)
-            else:
-                gone = (ranks[1][:, 1:] if which == "value" else ranks[1][:, :-1]) if two else 0
-                fits = known & (ends - gone >= targets[:, None])
-                choice = fits.argmax(axis=1)
+        size, two = targets.size, len(self._parts) == 2
+        node, stopped = np.zeros(size, np.int64), np.zeros(size, bool)
+        prefixes = [_Prefix(part, self._plan.depth, size) for part in self._parts]
+        for level in self._plan.levels:
+            children, known = self._children(level, node)
+            fits = self._fits(level, children, known, prefixes, targets, which)
+            choice = known.shape[1] - 1 - fits[:, ::-1].argmax(axis=1) if which == "last" else fits.argmax(axis=1)
             stuck = ~fits.any(axis=1)
-            done |= stuck & two & (which != "value")
+            stopped |= stuck & two & (which != "value")
             edge = 0 if two and which == "first" else known.sum(axis=1) - 1
-            choice = np.where(stuck | done, edge, choice)
+            choice = np.where(stuck | stopped, edge, choice)
             node = children[np.arange(size), choice]
             for prefix in prefixes:
-                prefix.pass_over(choice)
+                prefix.go_into(np.arange(size), choice)
+        for i in np.flatnonzero(stopped):
+            node[i] = self._outermost(targets[i], which, int(node[i]))
         return node
+
+    def _outermost(self, target: float, which: str, otherwise: int) -> int:
+        """The first or last key in which, and in all nodes above which, the rank could pass the target.
+
+        All nodes of a level in which it could are looked into, up to a limit; beyond it the bound is the edge of the first
+        node that was left out, so that it holds in any case. If there is no such key, the answer is ``otherwise``.
+        """
+        node, first = np.zeros(1, np.int64), which == "first"
+        prefixes = [_Prefix(part, self._plan.depth, 1) for part in self._parts]
+        for level in self._plan.levels:
+            children, known = self._children(level, node)
+            at, child = np.nonzero(self._fits(level, children, known, prefixes, np.full(node.size, target), which))
+            if not at.size:
+                break
+            left_out = at.size - _MOST_NODES
+            if left_out > 0:
+                kept, cut = (slice(_MOST_NODES), _MOST_NODES) if first else (slice(left_out, None), left_out - 1)
+                edge = int(children[at[cut], child[cut]]) + (not first) << level.shift
+                otherwise = edge if first else min(edge, self._plan.leaves.nodes) - 1
+                at, child = at[kept], child[kept]
+            node = children[at, child]
+            for prefix in prefixes:
+                prefix.go_into(at, child)
+        else:
+            return int(node[0] if first else node[-1])
+        return otherwise
+
+    def _children(self, level: Level, node: Ints) -> tuple[Ints, NDArray[np.bool_]]:
+        """The children on this level of each node of the level before, and which of them are in the universe."""
+        coarsest = level is self._plan.levels[0]
+        children = (0 if coarsest else node[:, None] * FAN) + np.arange(level.nodes if coarsest else FAN)
+        children = np.broadcast_to(children, (node.size, children.shape[-1]))
+        return children, children < level.nodes
+
+    def _fits(
+        self,
+        level: Level,
+        children: Ints,
+        known: NDArray[np.bool_],
+        prefixes: "list[_Prefix]",
+        targets: Floats,
+        which: str,
+    ) -> NDArray[np.bool_]:
+        """Which children the rank passes the target of their row in, or could pass it in; see ``_descend``."""
+        ranks = [prefix.ranks(level, children, known) for prefix in prefixes]  # at the start and end of each child
+        starts, ends, two = ranks[0][:, :-1], ranks[0][:, 1:], len(ranks) == 2
+        fits: NDArray[np.bool_]
+        if which == "last":
+            fits = known & (starts - (ranks[1][:, 1:] if two else 0) < targets[:, None])
+        else:
+            gone = (ranks[1][:, 1:] if which == "value" else ranks[1][:, :-1]) if two else 0
+            fits = known & (ends - gone >= targets[:, None])
+        return fits
 
 
 class _Prefix:
@@ -247,9 +294,9 @@ class _Prefix:
         lowest: Floats = self._ends.min(axis=1)
         return lowest
 
-    def pass_over(self, choice: Ints) -> None:
-        """Go into the chosen child of each node."""
-        self._rows = np.take_along_axis(self._ends, choice[:, None, None], axis=2)[:, :, 0]
+    def go_into(self, at: Ints, child: Ints) -> None:
+        """Go into these children, each the given one of the nodes at these places."""
+        self._rows = self._ends[at, :, child]
 
 
 def _difference(parts: list[Bounds]) -> Bounds:

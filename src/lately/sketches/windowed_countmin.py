@@ -1,16 +1,20 @@
 """A Count-Min array whose cells count over a window: what an ECM-sketch and a TopK have in common."""
 
 import math
+from collections.abc import Sequence
 from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lately.core.codec import Reader
 from lately.core.durations import Duration
 from lately.core.estimate import Estimate, Estimates
+from lately.core.key_types import NO_KEYS, KeyTypes, refuse_confused, types_of_keys, union
 from lately.core.keys import SEED, Hashes, Keys, all_hashes, key_column, one_key
 from lately.counters.base import Bounds, Cells, CounterArray, Counts, Part, Stamps
 from lately.counters.shape import WindowShape
+from lately.counters.windowed import inputs_of
 from lately.sketches.countmin import minima, without_collisions
 from lately.sketches.hashing import cells_of, coefficients, row_cells
 from lately.sketches.scratch import scratch
@@ -26,10 +30,11 @@ class WindowedCountMin(WindowedSketch[S]):
     _width: np.uint64
     #: A row has more than odds/width of the other keys' arrivals in a cell with a probability of 1/odds.
     _odds: float = math.e
+    _key_types: KeyTypes
 
     def _begin_rows(self, size: tuple[int, int], seed: int, shape: S, parts: tuple[Part, ...]) -> Self:
         """Start empty, with rows of (width, depth)."""
-        self._words, self._width = coefficients(seed, size[1]), np.uint64(size[0])
+        self._words, self._width, self._key_types = coefficients(seed, size[1]), np.uint64(size[0]), NO_KEYS
         return super()._begin(shape, parts)
 
     @property
@@ -58,7 +63,9 @@ class WindowedCountMin(WindowedSketch[S]):
         come in any order. What is older than the newest arrival already counted is late: held back and sorted in within
         ``lateness``, else refused into ``late``. The whole batch is checked before any of it is counted.
         """
-        self._take(key_column(keys), times, counts)
+        column = key_column(keys)
+        self._take(column, times, counts)
+        self._key_types = union(self._key_types, types_of_keys(column))
 
     def _count_rows(self, keys: Keys, start: int, stamps: Stamps, counts: Counts | None) -> Hashes:
         """Count a block in every row and in the total; gives its hashes, which are good until the next block."""
@@ -90,9 +97,29 @@ class WindowedCountMin(WindowedSketch[S]):
         >>> sketch.counts([1, 2, 3], last=15).value.tolist()
         [1, 1, 0]
         """
-        ages = self._range(last, between)
-        low, value, high = self._keys_in_range(all_hashes(key_column(keys)), ages)
+        ages, column = self._range(last, between), key_column(keys)
+        refuse_confused(column, self._key_types)
+        low, value, high = self._keys_in_range(all_hashes(column), ages)
         return Estimates(value, low, high, 1 - self.delta)
+
+    # -- the types of keys -----------------------------------------------------------------------------------------------
+
+    def copy(self) -> Self:
+        """An independent copy."""
+        twin = super().copy()
+        twin._key_types = self._key_types
+        return twin
+
+    def _merge(self, others: Sequence[Self], eps: float | None = None) -> Self:
+        result = super()._merge(others, eps)
+        result._key_types = union(*(one._key_types for many in (self, *others) for one in inputs_of(many)))
+        return result
+
+    def _read_state(self, source: Reader) -> None:
+        super()._read_state(source)
+        self._key_types = None  # bytes do not tell them, as they are the same whoever has hashed the keys
+
+    # -- cells -----------------------------------------------------------------------------------------------------------
 
     def _keys_in_range(self, hashes: Hashes, ages: tuple[int, int | None], together: int = 1) -> Bounds:
         """Bounds of hashed keys; ``low`` holds with probability 1 - delta for any ``together`` of them at once.

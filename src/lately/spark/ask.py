@@ -6,6 +6,7 @@ For questions over all sites no sketch travels, only what each task's sites coun
 
 import base64
 import json
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,27 +20,32 @@ from lately.core.durations import Window
 from lately.core.errors import RangeError
 from lately.core.times import instant_of
 from lately.counters.windowed import merge
-from lately.sketches.ranged import Extract, answering, extract_at
+from lately.sketches.ranged import Extract, ExtractSum, answering, extract_at
 from lately.spark.program import Ask, Kept, KeptWindows, Program
-from lately.spark.sites import load_all
-from lately.spark.versions import Places, Versions
+from lately.spark.sites import each_site
+from lately.spark.versions import Versions, unpacked
 
 Row = dict[str, Any]
+
+#: Partial results of exact queries that wait to be combined.
+_PARTIALS = 2**12
 
 
 @dataclass(frozen=True)
 class Moment:
-    """The state to be asked: the sites with their sketches, and the moment at which ranges end."""
+    """The state to be asked, and the moment at which ranges end."""
 
     state: str
-    places: Places
     now: int
 
 
 def share_job(
-    program: Program, moment: Moment, chunks: Sequence[Sequence[str]]
+    program: Program, moment: Moment, chunks: Sequence[bytes]
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """What every task runs: the answers of its sites, and their share of what is asked of all."""
+    """What every task runs: the answers of its sites, and their share of what is asked of all.
+
+    A chunk holds the places of a task's sites, packed.
+    """
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -50,36 +56,34 @@ def share_job(
     return run
 
 
-def _share(program: Program, moment: Moment, sites: Sequence[str]) -> dict[str, Any]:
-    versions = Versions(moment.state)
+def _share(program: Program, moment: Moment, packed: bytes) -> dict[str, Any]:
     wanted = [thing for thing in program.kept if any(thing.name in ask.of for ask in program.asks)]
-    loaded = ((site, load_all(versions, wanted, moment.places.get(site, {}), site, take=False)) for site in sites)
-    return share(program, moment.now, loaded)
+    return share(program, moment.now, each_site(Versions(moment.state), wanted, unpacked(packed)))
 
 
 def share(program: Program, now: int, sites: Iterable[tuple[str, dict[str, Any]]]) -> dict[str, Any]:
     """What these sites, each with its sketches by name, have to say at a moment; nothing of theirs is changed."""
-    extracts: dict[tuple[str, Any], Extract] = {}
-    partials: dict[str, Any] = {}
+    extracts: dict[tuple[str, Any], ExtractSum] = defaultdict(ExtractSum)
+    partials: dict[str, list[Any]] = defaultdict(list)
     rows: list[Row] = []
+    asks = [(thing, [ask for ask in program.asks if thing.name in ask.of]) for thing in program.kept]
     for site, sketches in sites:
-        for thing in program.kept:
-            mine = [ask for ask in program.asks if thing.name in ask.of]
+        for thing, mine in asks:
             if isinstance(thing, KeptWindows):
                 seen = _at(sketches[thing.name], now, program.window)
                 rows += [row for ask in mine if ask.query.by == "site" for row in _exact_rows(ask, seen, site)]
                 if whole := [ask.query.name for ask in mine if ask.query.by == "all"]:
-                    told = seen.partials(whole)
-                    partials[thing.name] = told if thing.name not in partials else partials[thing.name] | told
+                    partials[thing.name].append(seen.partials(whole))
+                    if len(partials[thing.name]) >= _PARTIALS:
+                        partials[thing.name] = [merge(partials[thing.name])]
                 continue
             for last in dict.fromkeys(ask.query.last for ask in mine if ask.query.by == "all"):
-                known = extract_at(sketches[thing.name], last, now)
-                extracts[thing.name, last] = known if (thing.name, last) not in extracts else extracts[thing.name, last] + known
+                extracts[thing.name, last].add(extract_at(sketches[thing.name], last, now))
         rows += _site_rows(program, now, site, sketches)
     return {
         "rows": rows,
-        "extracts": [[name, last, as_text(known.to_bytes())] for (name, last), known in extracts.items()],
-        "partials": [[name, as_text(told.to_bytes())] for name, told in partials.items()],
+        "extracts": [[name, last, as_text(known.result().to_bytes())] for (name, last), known in extracts.items()],
+        "partials": [[name, as_text(merge(told).to_bytes())] for name, told in partials.items()],
     }
 
 
@@ -107,8 +111,8 @@ def _at(windows: Any, now: int, window: Window) -> Any:
 
 def answers_of(program: Program, shares: Iterable[dict[str, Any]]) -> tuple[list[Row], int]:
     """The answers from what tasks have told, and how many bytes travelled for those over all sites."""
-    extracts: dict[tuple[str, Any], Extract] = {}
-    partials: dict[str, Any] = {}
+    sums: dict[tuple[str, Any], ExtractSum] = defaultdict(ExtractSum)
+    told_partials: dict[str, list[Any]] = defaultdict(list)
     rows: list[Row] = []
     shipped = 0
     for told in shares:
@@ -116,13 +120,13 @@ def answers_of(program: Program, shares: Iterable[dict[str, Any]]) -> tuple[list
         for name, last, text in told["extracts"]:
             data = base64.b64decode(text)
             shipped += len(data)
-            known = Extract.from_bytes(data)
-            extracts[name, last] = known if (name, last) not in extracts else extracts[name, last] + known
+            sums[name, last].add(Extract.from_bytes(data))
         for name, text in told["partials"]:
             data = base64.b64decode(text)
             shipped += len(data)
-            one = from_trusted_bytes(data)
-            partials[name] = one if name not in partials else merge([partials[name], one])
+            told_partials[name].append(from_trusted_bytes(data))
+    extracts = {asked: known.result() for asked, known in sums.items()}
+    partials = {name: merge(told) for name, told in told_partials.items()}
     kept = {thing.name: thing for thing in program.kept}
     for ask in program.asks:
         if ask.query.by == "site":
@@ -135,6 +139,8 @@ def answers_of(program: Program, shares: Iterable[dict[str, Any]]) -> tuple[list
             rows += answer_rows(
                 ask, [answering(thing.empty(), known) for thing, known in asked if isinstance(thing, Kept)], None
             )
+    order = {ask.query.name: place for place, ask in enumerate(program.asks)}
+    rows.sort(key=lambda row: (order[row["query"]], row["site"] or ""))  # tasks end in any order
     return rows, shipped
 
 
@@ -165,7 +171,9 @@ def _exact_rows(ask: Ask, windows: Any, site: str | None) -> list[Row]:
     answer = windows[ask.query.name]
     if isinstance(answer.value, Answers):
         return [_row(ask.query.name, site, row.key, (float(row.value),) * 3, 1.0) for row in answer.value]
-    value = None if answer.value is None else float(answer.value)
+    assert isinstance(ask.query, Exact)
+    nothing = 0.0 if ask.query.aggregate == "count" else None  # where rows count several times each, it is a sum
+    value = nothing if answer.value is None else float(answer.value)
     return [_row(ask.query.name, site, None, (value,) * 3, 1.0)]
 
 

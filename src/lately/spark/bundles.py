@@ -1,7 +1,8 @@
-"""Rows put together by site before they are shuffled: a few large values move, and not every row by itself.
+"""Rows put together by task before they are shuffled: a few large values move, and not every row by itself.
 
 What Spark pays for a row on its way through a shuffle is more than what a sketch pays to count it. A bundle is the columns
-of one site's rows as Arrow writes them; columns that hold nothing are left out.
+of the rows of all sites that one task counts, as Arrow writes them: the names of those sites once each, and a code in every
+row. Columns that hold nothing are left out. A bundle costs the same however few rows each of its sites has.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -16,8 +17,8 @@ from lately.spark.sites import number_of
 #: Rows that a task gathers for its bundles.
 _ROWS = 2**20
 
-BUNDLES = "task int, site string, rows binary"
-_SCHEMA = pa.schema({"task": pa.int32(), "site": pa.string(), "rows": pa.binary()})
+BUNDLES = "task int, rows binary"
+_SCHEMA = pa.schema({"task": pa.int32(), "rows": pa.binary()})
 
 
 class Homes:
@@ -56,18 +57,37 @@ def _bundles(batches: list[pa.RecordBatch], homes: Homes) -> pa.RecordBatch:
     names = batches[0].schema.names
     columns = [together(list(parts)) for parts in zip(*(batch.columns for batch in batches), strict=True)]
     codes, called = grouped(columns[:1], len(columns[0]))
-    held = {
-        name: column
-        for name, column in zip(names[1:], columns[1:], strict=True)
-        if column.null_count < len(column) or name == names[1]  # one must tell how many rows there are
-    }
-    order = pa.array(np.argsort(codes, kind="stable"))
-    rows = pa.record_batch({name: column.take(order) for name, column in held.items()})
-    sizes = np.bincount(codes, minlength=len(called)).tolist()
-    starts = [0, *np.cumsum(sizes)[:-1].tolist()]
-    blobs = [_written(rows.slice(start, size)) for start, size in zip(starts, sizes, strict=True)]
     sites = [site_name(name) for (name,) in called]
-    return pa.record_batch([pa.array([homes.of(site) for site in sites], pa.int32()), sites, blobs], schema=_SCHEMA)
+    home = np.array([homes.of(site) for site in sites], np.int32)
+    # Sites by their tasks: those of a task are neighbours then, and so are the rows of a site.
+    by_task = np.argsort(home, kind="stable")
+    rank = np.empty(len(sites), np.int32)
+    rank[by_task] = np.arange(len(sites), dtype=np.int32)
+    ranks = rank[codes]
+    order = np.argsort(ranks, kind="stable")
+    ranks = ranks[order]
+    moved = {
+        name: column.take(pa.array(order))
+        for name, column in zip(names[1:], columns[1:], strict=True)
+        if column.null_count < len(column)
+    }
+    tasks, firsts = np.unique(home[by_task], return_index=True)
+    blobs = []
+    for first, end in zip(firsts.tolist(), [*firsts[1:].tolist(), len(sites)], strict=True):
+        start, stop = np.searchsorted(ranks, (first, end)).tolist()
+        mine = [sites[i] for i in by_task[first:end].tolist()]
+        site = _coded(ranks[start:stop] - first, mine)
+        blobs.append(
+            _written(pa.record_batch({names[0]: site} | {name: c.slice(start, stop - start) for name, c in moved.items()}))
+        )
+    return pa.record_batch([pa.array(tasks, pa.int32()), pa.array(blobs, pa.binary())], schema=_SCHEMA)
+
+
+def _coded(codes: Any, sites: list[str | None]) -> pa.DictionaryArray:
+    """The sites of rows; NULL is no name, but a code that is missing. Codes of 32 bits are enough for any two of these."""
+    missing = np.array([site is None for site in sites])
+    names = pa.array([site or "" for site in sites], pa.string())
+    return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32), mask=missing[codes]), names)
 
 
 def site_name(site: Any) -> str | None:
@@ -86,15 +106,12 @@ def _written(rows: pa.RecordBatch) -> bytes:
 def unbundled(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """The rows of bundles, with all the columns that they had."""
     for batch in batches:
-        for site, blob in zip(batch.column("site").to_pylist(), batch.column("rows"), strict=True):
+        for blob in batch.column("rows"):
             for rows in pa.ipc.open_stream(blob.as_buffer()):
-                yield _whole(site, rows, schema)
+                yield _whole(rows, schema)
 
 
-def _whole(site: str | None, rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    size = rows.num_rows
-    codes = pa.array(np.zeros(size, np.int8), mask=np.full(size, site is None))
-    columns: list[Any] = [pa.DictionaryArray.from_arrays(codes, pa.array([site or ""], pa.string()))]
-    for field in list(schema)[1:]:
-        columns.append(rows.column(field.name) if field.name in rows.schema.names else pa.nulls(size, field.type))
+def _whole(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    held = set(rows.schema.names)
+    columns = [rows.column(f.name) if f.name in held else pa.nulls(rows.num_rows, f.type) for f in schema]
     return pa.record_batch(columns, names=schema.names)

@@ -238,8 +238,9 @@ def _monitor(config: Config, watch: Watch) -> dict[str, Any]:
     where = f"{watch.left} / {watch.right}" if watch.kind == "join" else watch.where
     if watch.kind == "frequent":
         line, tolerance = watch.tau, f"keys within {watch.theta:.3g} of {watch.tau:,.10g} may be listed or not"
-    elif watch.above is not None:
-        line, tolerance = watch.above, f"values within {watch.theta:.3g} of {watch.above:,.10g} may be on either side"
+    elif (line := watch.above if watch.below is None else watch.below) is not None:
+        side = "above" if watch.below is None else "below"
+        tolerance = f"fires {side} {line:,.10g}; values within {watch.theta:.3g} of {line:,.10g} may be on either side"
     else:
         line, tolerance = None, f"the value is followed, within {watch.theta:.3g} of itself"
     return {

@@ -19,6 +19,7 @@ from pyspark.sql import types as T
 from lately.core.codec import from_trusted_bytes
 from lately.core.errors import ParameterError
 from lately.counters.windowed import merge as merge_sketches
+from lately.spark.arrow_types import arrow_schema
 from lately.spark.kinds import Kind, Recipe
 from lately.spark.partials import Partials
 
@@ -176,7 +177,7 @@ def partial_frame(df: DataFrame, recipe: Recipe, groups: list[str], counted: boo
 
     fields = list(df.schema.fields[first:])
     spark_schema = T.StructType([*fields, T.StructField("sketch", T.BinaryType()), T.StructField("skipped", T.LongType())])
-    schema = _arrow_schema(df, spark_schema)
+    schema = arrow_schema(spark_schema)
     return df.mapInArrow(run, spark_schema)
 
 
@@ -247,9 +248,3 @@ def _in_utc(column: Any) -> Any:
     """Timestamps come in the session's zone and must be given back in UTC; they are the same moments."""
     is_zoned = pa.types.is_timestamp(column.type) and column.type.tz is not None
     return column.cast(pa.timestamp("us", "UTC")) if is_zoned else column
-
-
-def _arrow_schema(df: DataFrame, schema: T.StructType) -> pa.Schema:
-    from pyspark.sql.pandas.types import to_arrow_schema
-
-    return to_arrow_schema(schema, timezone="UTC")

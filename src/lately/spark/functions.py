@@ -59,6 +59,9 @@ _NEEDED = {
     "topk": {"window": "'1 hour'", "eps": "0.01", "delta": "0.01"},
     "quantiles": {"window": "'1 hour'", "eps": "0.01", "lo": "0", "hi": "60", "resolution": "0.001"},
 }
+#: The setting of a session that says which defaults are its own: sessions are apart, but are not always the same object.
+_CONF = "lately.registered"
+_REGISTERED: dict[str, dict[str, Any]] = {}
 _INTEGERS, _TEXTS = ("tinyint", "smallint", "int"), ("bigint", "string", "binary")
 
 
@@ -68,7 +71,8 @@ _INTEGERS, _TEXTS = ("tinyint", "smallint", "int"), ("bigint", "string", "binary
 def register(spark: SparkSession, **defaults: Any) -> None:
     """Make every function here known to SQL; ``defaults`` are the options that ``_agg`` and ``_partial`` functions then have.
 
-    Each kind of sketch takes what it knows of them: ``register(spark, window="1h", eps=0.01, delta=0.01, k=20)``. A query may
+    ``_agg`` functions of columns have the defaults of the active session too, and options that are given win. Each kind of
+    sketch takes what it knows of them: ``register(spark, window="1h", eps=0.01, delta=0.01, k=20)``. A query may
     give others by name: ``ecm_sketch_agg(url, ts, eps => 0.05)``.
     """
     check_defaults(defaults)
@@ -80,6 +84,15 @@ def register(spark: SparkSession, **defaults: Any) -> None:
         spark.udf.register(f"{kind}_sketch_agg", _aggregate(kind, defaults))
         table: Any = F.arrow_udtf(_partial(kind, defaults), returnType="site string, sketch binary")
         spark.udtf.register(f"{kind}_partial", table)
+    number = str(len(_REGISTERED))
+    _REGISTERED[number] = dict(defaults)
+    spark.conf.set(_CONF, number)
+
+
+def registered() -> dict[str, Any]:
+    """The defaults that were registered last in the active session; none without a session, or where nobody registered."""
+    session = SparkSession.getActiveSession()
+    return _REGISTERED.get((session and session.conf.get(_CONF, None)) or "", {})
 
 
 def check_defaults(defaults: dict[str, Any]) -> None:
@@ -105,7 +118,9 @@ merge_height, outside, phi, query, resolution, salt, samples, seed, tick, window
 def ecm_sketch_agg(
     key: ColumnOrName, ts: ColumnOrName, count: ColumnOrName | None = None, *, hashed: bool = False, **options: Any
 ) -> Column:
-    """An ECM-sketch of a group's rows; ``options`` are those of ``lt.EcmSketch``. Keys are hashed before they are shuffled.
+    """An ECM-sketch of a group's rows; ``options`` are those of ``lt.EcmSketch``, before what was registered.
+
+    Keys are hashed before they are shuffled.
 
     ``hashed=True`` says that the key column has ``xxhash64`` in it already, as for a key of several columns:
     ``ecm_sketch_agg(F.xxhash64("host", "path"), "ts", hashed=True, window="1h", eps=0.01, delta=0.01)``.
@@ -115,12 +130,12 @@ def ecm_sketch_agg(
 
 
 def topk_sketch_agg(key: ColumnOrName, ts: ColumnOrName, count: ColumnOrName | None = None, **options: Any) -> Column:
-    """A TopK of a group's rows; ``options`` are those of ``lt.TopK``."""
+    """A TopK of a group's rows; ``options`` are those of ``lt.TopK``, before what was registered."""
     return _aggregated("topk", key, ts, count, options)
 
 
 def quantiles_sketch_agg(value: ColumnOrName, ts: ColumnOrName, count: ColumnOrName | None = None, **options: Any) -> Column:
-    """The quantiles of a group's numbers; ``options`` are those of ``lt.Quantiles``."""
+    """The quantiles of a group's numbers; ``options`` are those of ``lt.Quantiles``, before what was registered."""
     return _aggregated("quantiles", value, ts, count, options)
 
 
@@ -228,9 +243,10 @@ def _ask(name: str, sketch: ColumnOrName, *given: Column, last: Last = None) -> 
 
 
 def _aggregated(kind: str, key: ColumnOrName, ts: ColumnOrName, count: ColumnOrName | None, options: dict[str, Any]) -> Column:
-    recipe_of(kind, f"{kind}_sketch_agg", {}, options)
+    defaults = registered()
+    recipe_of(kind, f"{kind}_sketch_agg", defaults, options)
     counted = () if count is None else (_column(count),)
-    called: Column = _aggregate(kind, options)(_column(key), _column(ts), *counted)
+    called: Column = _aggregate(kind, with_defaults(defaults, options))(_column(key), _column(ts), *counted)
     return called
 
 
@@ -376,10 +392,7 @@ register(spark, delta=0.01)
     known = (*_OPTIONS[kind], "hashed")
     if unknown := [option for option in given if option not in known]:
         raise ParameterError(f"{name} has no option {unknown[0]!r}; there are {', '.join(sorted(known))}")
-    options = {option: value for option, value in defaults.items() if option in known}
-    if {"k", "phi"} & given.keys():
-        options = {option: value for option, value in options.items() if option not in ("k", "phi")}
-    options |= {option: value for option, value in given.items() if value is not None}
+    options = with_defaults({option: value for option, value in defaults.items() if option in known}, given)
     if kind == "topk" and not {"k", "phi"} & options.keys():
         options["k"] = 10
     if lacking := {option: shown for option, shown in _NEEDED[kind].items() if option not in options}:
@@ -390,6 +403,17 @@ register(spark, delta=0.01)
         )
     hashed = options.pop("hashed", None)
     return _recipe(kind, tuple(sorted(options.items()))), hashed
+
+
+def with_defaults(defaults: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+    """Options that were given, before defaults; ``k`` and ``phi`` stand for each other.
+
+    >>> with_defaults({"eps": 0.1, "k": 5}, {"eps": 0.2, "phi": 0.3, "tick": None})
+    {'eps': 0.2, 'phi': 0.3}
+    """
+    replaced = ("k", "phi") if {"k", "phi"} & given.keys() else ()
+    kept = {option: value for option, value in defaults.items() if option not in replaced}
+    return kept | {option: value for option, value in given.items() if value is not None}
 
 
 @lru_cache(maxsize=64)

@@ -6,6 +6,7 @@ their sites answer, as the newest row that they have seen is mostly the newest o
 """
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -19,20 +20,25 @@ from lately.core.columns import Ints
 from lately.core.errors import LatelyError
 from lately.core.keys import HashedKeys, Hashes, IntegerKeys, Keys, all_hashes, key_column
 from lately.core.times import instant_of, ticks_of
+from lately.spark.ahead import AHEAD, IN_THE_FUTURE, SiteClock
 from lately.spark.ask import as_text, share
 from lately.spark.bundles import site_name, unbundled
+from lately.spark.fence import Fence
 from lately.spark.partials import grouped, together
 from lately.spark.program import KeptMonitor, KeptWindows, Program
-from lately.spark.sites import load_all, remember
-from lately.spark.versions import Places, Versions
+from lately.spark.side_tables import SideTable
+from lately.spark.sites import load_sites, remember
+from lately.spark.versions import Places, Versions, unpacked
 from lately.store import Store
 
 #: Rows that are counted at a time where they come sorted.
 _ROWS = 2**18
 #: Rows that a task sorts by itself.
 _MOST = 2**25
-#: Rows that a task holds back for a side table before it writes them.
-_SIDE = 2**16
+
+#: Reasons of rejected rows that a task tells apart; the table `rejected` has them all.
+_REASONS = 100
+OTHER_REASONS = "other reasons"
 
 REPORT = "report binary"
 
@@ -46,8 +52,9 @@ class Batch:
     number: int
     state: str
     store: str
-    places: Places
-    clocks: dict[str, int]
+    #: Of each task's sites, packed, by task: where their sketches are, their newest ticks, and the longest gaps that they are
+    #: known for, in ticks.
+    known: tuple[bytes, ...]
     #: The newest tick of all sites before this batch.
     now: int | None
     moment: pa.DataType
@@ -56,6 +63,8 @@ class Batch:
     hashed: bool
     #: Whether rows come in bundles, or as they are and sorted by time.
     bundles: bool
+    #: What allows tasks to write into the store.
+    fence: Fence | None = None
 
 
 @dataclass
@@ -69,6 +78,12 @@ class Grown:
     everything: int = 0
     part: tuple[str, int] | None = None
     clocks: dict[str, int] = field(default_factory=dict)
+    #: What became of each site's rows: counted, late, rejected, ahead; and the longest gap that it is known for.
+    sites: dict[str, list[float]] = field(default_factory=dict)
+    #: How many rows were rejected for which reason.
+    reasons: dict[str, int] = field(default_factory=dict)
+    #: From which time on the rows of sites were refused as they are ahead, in the units of the source.
+    ahead: dict[str, int] = field(default_factory=dict)
     places: dict[str, dict[str, Any]] = field(default_factory=dict)
     messages: dict[str, list[str]] = field(default_factory=dict)
     #: What its sites say at the newest tick that the task knew of.
@@ -81,6 +96,18 @@ class Grown:
     @classmethod
     def read(cls, report: bytes) -> "Grown":
         return cls(**json.loads(report))
+
+
+def all_reasons(grown: Iterable[Grown]) -> dict[str, int]:
+    """How many rows all tasks have rejected for which reason, the most frequent first.
+
+    >>> all_reasons([Grown(reasons={"no key": 1, "no time": 2}), Grown(reasons={"no key": 3})])
+    {'no key': 4, 'no time': 2}
+    """
+    found: Counter[str] = Counter()
+    for one in grown:
+        found.update(one.reasons)
+    return dict(found.most_common())
 
 
 def grow(program: Program, batch: Batch) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -111,36 +138,22 @@ def grow(program: Program, batch: Batch) -> Callable[[Iterable[pa.RecordBatch]],
     return run
 
 
-class _Side:
-    """Rows for a side table."""
-
-    def __init__(self, store: Store, table: str, batch: int, task: int) -> None:
-        self._store, self._table, self._batch, self._task = store, table, batch, task
-        self._rows: list[pa.Table] = []
-        self._size = self._files = 0
-
-    def add(self, columns: dict[str, Any]) -> None:
-        schema = self._store.schema(self._table)
-        rows = pa.table(columns | {"batch": np.full(len(columns["row"]), self._batch)})
-        self._rows.append(rows.select(schema.names).cast(schema))
-        self._size += rows.num_rows
-        if self._size >= _SIDE:
-            self.flush()
-
-    def flush(self) -> None:
-        if self._rows:
-            self._store.put(self._table, self._batch, pa.concat_tables(self._rows), f"{self._task:05d}-{self._files:04d}")
-            self._rows, self._size, self._files = [], 0, self._files + 1
-
-
 class _Task:
     """The sites of one partition."""
 
     def __init__(self, program: Program, batch: Batch, number: int) -> None:
         self._program, self._batch = program, batch
-        self._versions, store = Versions(batch.state), Store(batch.store, batch.moment)
-        self._late, self._rejected = (_Side(store, table, batch.number, number) for table in ("late", "rejected"))
+        guard = None if batch.fence is None else batch.fence.check
+        self._versions, store = Versions(batch.state), Store(batch.store, batch.moment, guard)
+        self._late, self._rejected = (SideTable(store, table, batch.number, f"{number:05d}") for table in ("late", "rejected"))
+        self._places: Places
+        self._newest: dict[str, int]
+        self._gaps: dict[str, float]
+        known = unpacked(batch.known[number]) if number < len(batch.known) else ({}, {}, {})
+        self._places, self._newest, self._gaps = known
         self._sites: dict[str, dict[str, Any]] = {}
+        self._clocks: dict[str, SiteClock] = {}
+        self._ahead = program.ahead
         self._done = Grown()
         self._outbox: dict[str, list[str]] = {}
 
@@ -158,6 +171,7 @@ class _Task:
             return
         columns = _Columns(rows, self._program, self._batch.hashed)
         codes, names = grouped([rows["site"]], size)
+        self._load([str(name) for (name,) in names])  # those without one were rejected
         order = np.argsort(codes, kind="stable")
         ends = np.cumsum(np.bincount(codes, minlength=len(names)))
         for (name,), start, end in zip(names, [0, *ends[:-1]], ends, strict=True):
@@ -173,8 +187,20 @@ class _Task:
             told = [text.split("\n", 1) for text in rows["bad"].filter(reasoned).to_pylist()]
             known = {name: self._shown(name, rows[name].filter(reasoned)) for name in ("site", "time")}
             self._rejected.add(known | {"reason": [reason for reason, _ in told], "row": [row for _, row in told]})
+            for reason, rejected in Counter(reason for reason, _ in told).items():
+                self._count_reason(reason, rejected)
+            for (reason, _), site in zip(told, known["site"].to_pylist(), strict=True):
+                if site is not None:
+                    self._tally(site, 2, 1)
+                    self._tally(site, 3, int(reason.endswith(IN_THE_FUTURE)))
             rows = {name: column.filter(pc.invert(reasoned)) for name, column in rows.items()}
         return rows, len(rows["time"])
+
+    def _count_reason(self, reason: str, rows: int) -> None:
+        """Count rows by their reason. A reason may quote the row, so only some are counted separately."""
+        reasons = self._done.reasons
+        known = reason if reason in reasons or len(reasons) < _REASONS else OTHER_REASONS
+        reasons[known] = reasons.get(known, 0) + rows
 
     def _shown(self, name: str, column: Any) -> Any:
         """A column as side tables have it."""
@@ -183,8 +209,7 @@ class _Task:
         return column.cast(self._batch.moment) if pa.types.is_timestamp(self._batch.moment) else column
 
     def _take_site(self, site: str, columns: "_Columns", mine: Ints) -> None:
-        things = self._things(site)
-        clock = self._batch.clocks.get(site)
+        clock = self._newest.get(site)
         if clock is not None:  # what is late comes first
             first = int(np.searchsorted(columns.ticks[mine], clock - self._program.lateness))
             if first:
@@ -193,12 +218,26 @@ class _Task:
                 told = [text[1:] for text in columns.rows["bad"].take(late).to_pylist()]
                 self._late.add(known | {"reason": ["late"] * first, "row": told})
                 self._done.late += first
+                self._tally(site, 1, first)
                 mine = mine[first:]
-        if not mine.size:
-            return
+        if mine.size:
+            for block, rows in self._clock(site).admit(columns, mine):
+                self._count_site(site, block, rows)
+
+    def _clock(self, site: str) -> SiteClock:
+        if site not in self._clocks:
+            self._clocks[site] = SiteClock(self._ahead, self._newest.get(site), self._gaps.get(site, 0.0))
+        return self._clocks[site]
+
+    def _tally(self, site: str, column: int, rows: int) -> None:
+        self._done.sites.setdefault(site, [0, 0, 0, 0, 0.0])[column] += rows
+
+    def _count_site(self, site: str, columns: "_Columns", mine: Ints) -> None:
+        things = self._sites[site]
         self._done.counted += int(mine.size)
+        self._tally(site, 0, int(mine.size))
         self._done.everything += int(mine.size) * columns.row_bytes
-        newest = int(columns.ticks[mine[-1]])
+        newest, clock = int(columns.ticks[mine[-1]]), self._newest.get(site)
         self._done.clocks[site] = max(newest, self._done.clocks.get(site, newest if clock is None else clock))
         for thing in self._program.kept:
             streams = thing.streams if isinstance(thing, KeptMonitor) else (("", thing.bit),)
@@ -223,10 +262,11 @@ class _Task:
         else:
             sketch.update(columns.keys_at(rows), times, counts)
 
-    def _things(self, site: str) -> dict[str, Any]:
-        if site not in self._sites:
-            self._sites[site] = load_all(self._versions, self._program.kept, self._batch.places.get(site, {}), site, take=True)
-        return self._sites[site]
+    def _load(self, sites: Iterable[str]) -> None:
+        """Have the sketches of these sites here, all that are missing in one go."""
+        missing = {site: self._places.get(site, {}) for site in sites if site not in self._sites}
+        if missing:
+            self._sites |= load_sites(self._versions, self._program.kept, missing, take=True)
 
     def _send(self, monitor: str, messages: Iterable[Any]) -> None:
         said = self._outbox.setdefault(monitor, [])
@@ -238,6 +278,7 @@ class _Task:
         """Write what has changed, and tell where it is."""
         self._late.flush()
         self._rejected.flush()
+        self._refuse()
         self._age()
         entries = [(site, name, thing) for site, things in sorted(self._sites.items()) for name, thing in things.items()]
         self._done.messages = self._outbox
@@ -254,10 +295,22 @@ class _Task:
             self._done.share = share(self._program, self._done.now, sorted(self._sites.items()))
         return self._done
 
+    def _refuse(self) -> None:
+        """Count the rows that are ahead; the driver has them written, since they have not crossed as they were."""
+        for site, clock in self._clocks.items():
+            self._tally(site, 4, 0)
+            self._done.sites[site][4] = clock.gap
+            if clock.refused_from is not None:
+                self._done.rejected += clock.refused
+                self._count_reason(AHEAD, clock.refused)
+                self._tally(site, 2, clock.refused)
+                self._tally(site, 3, clock.refused)
+                self._done.ahead[site] = clock.refused_from
+
     def _age(self) -> None:
         """Let monitors know of the time that has passed, and of new sites, where no row was for them."""
         for site, things in sorted(self._sites.items()):
-            clock = self._done.clocks.get(site, self._batch.clocks.get(site))
+            clock = self._done.clocks.get(site, self._newest.get(site))
             for thing in self._program.monitors:
                 if clock is not None:
                     moment = instant_of(clock, self._program.window)
@@ -268,7 +321,7 @@ class _Columns:
     """The columns of a block as sketches take them."""
 
     def __init__(self, rows: dict[str, Any], program: Program, hashed: bool) -> None:
-        self.rows = rows
+        self.rows, self._program, self._hashed = rows, program, hashed
         raw = rows["time"].to_numpy(zero_copy_only=False)
         self.times = raw.view("datetime64[us]") if program.window.kind == "time" else raw
         self.ticks = ticks_of(self.times, program.window)
@@ -289,6 +342,11 @@ class _Columns:
         """What a row would take to be sent: a hash, a step of time, and the numbers that are asked for."""
         numbers = (self.counts is not None) + (self.values is not None) + len(self.extras)
         return 8 + 1 + 8 * numbers
+
+    def part(self, rows: Ints) -> "_Columns":
+        """Some of the rows, as a block that does not hold on to the others."""
+        chosen = pa.array(rows)
+        return _Columns({name: column.take(chosen) for name, column in self.rows.items()}, self._program, self._hashed)
 
     def in_order(self, rows: Ints) -> Ints:
         """Rows by time, and those of one time by what they hold: shuffles hand them over in any order."""

@@ -5,37 +5,44 @@
                     └─> late, rejected                         answers, alerts <─────┘
 
 A batch reads version n - 1 of the state and writes version n. Its outputs are named by its number. Whenever it dies, running it
-again gives the same version and the same files; once its version is there, it is done, whatever Spark has noted.
+again gives the same version and the same files; once its version is there, it is done, whatever Spark has noted. One run at a
+time holds a lease, and a run that another one has overtaken stops before it writes or deletes (``fence.py``).
 """
 
 import json
 import time as clock
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from lately.config import Config, load
 from lately.config import of as config_of
-from lately.core.errors import InputError, LatelyError, ParameterError
+from lately.core.errors import InputError, LeaseError, ParameterError
 from lately.core.paths import filesystem_of, rooted
 from lately.core.times import instant_of
+from lately.spark.ahead_rows import write_ahead
+from lately.spark.arrow_types import arrow_schema
 from lately.spark.ask import Moment, answers_of, share_job
 from lately.spark.bundles import BUNDLES, Homes, bundle
-from lately.spark.grow import REPORT, Batch, Grown, grow
+from lately.spark.failures import explained, in_batch, stopped
+from lately.spark.fence import Fence
+from lately.spark.grow import REPORT, Batch, Grown, all_reasons, grow
 from lately.spark.program import Kept, Program
 from lately.spark.rounds import settle
 from lately.spark.rows import ARRIVED, Judge
 from lately.spark.session import session
-from lately.spark.versions import Version, Versions, with_places
+from lately.spark.sources import read_source
+from lately.spark.versions import SiteRecord, Version, Versions, packed, with_places
 from lately.store import Store
+from lately.store.lease import Lease, Renewal, lease_folder
 from lately.store.upkeep import is_due, tidy
 
 Told = Callable[["Done"], None]
@@ -59,6 +66,8 @@ class Done:
     state_bytes: int
     answers: list[dict[str, Any]]
     alerts: list[dict[str, Any]]
+    #: How many rows were rejected for which reason; rare ones may be put together.
+    reasons: dict[str, int] = field(default_factory=dict)
 
 
 class Pipeline:
@@ -89,6 +98,8 @@ class Pipeline:
         self._told: Told | None = None
         self._failure: BaseException | None = None
         self._query: Any = None
+        self._lease: Lease | None = None
+        self._fence: Fence | None = None
 
     @classmethod
     def from_file(cls, path: str | Path) -> "Pipeline":
@@ -102,23 +113,81 @@ class Pipeline:
 
     # -- running -------------------------------------------------------------------------------------------------------
 
+    @explained
     def run(self, spark: SparkSession | None = None, told: Told | None = None) -> int:
         """Run until the source is exhausted, or for ever if it is continuous; returns how many batches it ran.
 
         ``told`` hears of each batch. A run that was interrupted goes on where it stopped.
         """
-        config, self._told, self._failure, self._count = self.config, told, None, 0
+        self._told, self._failure, self._count, self._query = told, None, 0, None
         self.notes = []
+        self._fence = None
+        with self._leased():
+            try:
+                self._run(spark)
+            except Exception as error:
+                # A run that was overtaken may fail in many ways, as files of its batch are gone: this is the reason.
+                if not isinstance(error, LeaseError):
+                    self._check_overtaken(error)
+                raise
+            self._check_overtaken()
+        return self._count
+
+    @contextmanager
+    def _leased(self) -> Iterator[None]:
+        """Hold the lease, where the filesystem has one, and do not write to the store without it."""
+        is_batch = self.config.source.mode == "batch"
+        folder = lease_folder(self.store.path, ".lease") if is_batch else lease_folder(self._home)
+        if folder is None:
+            try:
+                yield
+            finally:
+                self.store.guard = None
+            return
+        try:
+            lease = Lease.take(folder, self.config.run.lease_seconds)
+        except OSError as error:
+            if is_batch:
+                self.store.prepare()  # says what is wrong with it
+            self.versions.prepare()
+            raise InputError(f"cannot write to {folder!r}: {error}; give a path that can be written to") from error
+        self._lease, self.store.guard = lease, lease.check
+        try:
+            with Renewal(lease, self._stop_overtaken):
+                yield
+        finally:
+            self._lease = self.store.guard = None
+            lease.release()
+
+    def _stop_overtaken(self) -> None:
+        with suppress(Exception):  # it ends by itself, at the next write
+            self.stop()
+
+    def _check_overtaken(self, cause: Exception | None = None) -> None:
+        """Raise LeaseError if another run has taken over or gone on."""
+        try:
+            if self._lease is not None:
+                self._lease.check()
+            if self._fence is not None:
+                self._fence.check()
+        except LeaseError as error:
+            raise error from cause
+
+    def _run(self, spark: SparkSession | None) -> None:
+        config = self.config
         spark = spark or session(config.run.master, app=config.name, **config.run.spark)
         self.store.prepare()
         if config.source.mode == "batch":
+            self._check_overtaken()
             self.versions.clear()
             self.versions.prepare()
             self.program = Program.of(config, self._seed())
             self.store.claim(f"batch {config.name}")
-            rows = self._source(spark.read).withColumn(ARRIVED, F.current_timestamp())
+            rows = read_source(spark.read, config).withColumn(ARRIVED, F.current_timestamp())
             self._judge = self._described(rows)
-            self._process(rows, 0, "batch")
+            with in_batch(config, 0, self.versions):
+                self._process(rows, 0, "batch")
+            self._check_overtaken()
             self.versions.clear()
         else:
             self.versions.prepare()
@@ -127,24 +196,11 @@ class Pipeline:
             if self.store.owner() is not None:
                 self.store.claim(f"stream {self._known_stream() or 'that begins now'}")
             self._stream(spark)
-        return self._count
 
     def stop(self) -> None:
         """Stop a stream at once; a batch that runs is given up, and done by the next run."""
         if self._query is not None:
             self._query.stop()
-
-    def _source(self, reader: Any) -> DataFrame:
-        source = self.config.source
-        reader = reader.format(source.format).options(**source.options)
-        if source.columns is not None:
-            reader = reader.schema(source.columns)
-        try:
-            rows: DataFrame = reader.load() if source.path is None else reader.load(source.path)
-        except PySparkException as error:
-            first = str(error).splitlines()[0]
-            raise InputError(f"cannot read the source ({source.format}, {source.path or source.options}): {first}") from error
-        return rows
 
     def _described(self, rows: DataFrame) -> Judge:
         """Who judges the rows of this source; the store is told what its tables will be about."""
@@ -154,7 +210,7 @@ class Pipeline:
 
     def _stream(self, spark: SparkSession) -> None:
         config = self.config
-        rows = self._source(spark.readStream).withColumn(ARRIVED, F.current_timestamp())
+        rows = read_source(spark.readStream, config).withColumn(ARRIVED, F.current_timestamp())
         self._judge = self._described(rows)  # what is wrong is told before anything starts
         trigger = (
             {"availableNow": True} if config.source.mode == "available-now" else {"processingTime": config.run.processing_time}
@@ -168,14 +224,13 @@ class Pipeline:
             raise
         except StreamingQueryException as error:
             if self._failure is not None:
-                raise self._failure from error
-            raise LatelyError(
-                f"the stream stopped: {str(error).splitlines()[0]}; its state is as the last batch left it"
-            ) from error
+                raise self._failure from self._failure.__cause__ or error
+            raise stopped(error, config, self.versions) from error
 
     def _foreach(self, rows: DataFrame, batch: int) -> None:
         try:
-            self._process(rows, batch, self._stream_id())
+            with in_batch(self.config, batch, self.versions):
+                self._process(rows, batch, self._stream_id())
         except BaseException as error:
             self._failure = error  # Spark tells only its text
             raise
@@ -229,6 +284,7 @@ class Pipeline:
     def _process(self, rows: DataFrame, number: int, stream: str) -> None:
         began, at = clock.perf_counter(), datetime.now(UTC)
         done = self.versions.batches()
+        self._fence_off(number, published=number in done)
         if number in done:  # all of it, but for the upkeep perhaps; Spark had not noted that yet
             was = self.versions.read(number - 1).now if number - 1 in done else None
             self._upkeep(was, self.versions.read(number))
@@ -238,7 +294,8 @@ class Pipeline:
             self.store.claim(f"stream {stream}")
         self.store.clear(number)
         grown = self._grow(rows, number, before)
-        after = self._grown_version(before, number, stream, grown)
+        write_ahead(rows, self._judge, grown, self.store, number)
+        after = self._grown_version(before, number, stream, grown, at)
         round_ = settle(self.program, self.versions, after, grown, rows.sparkSession)
         answers, shipped = self._ask(after, grown, rows.sparkSession)
         after = self.versions.compacted(after)
@@ -247,6 +304,7 @@ class Pipeline:
         answers = [row | {"time": moment, "batch": number} for row in (*answers, *round_.answers)]
         self.store.put("answers", number, answers)
         self.store.put("alerts", number, alerts)
+        self.store.put("sites", number, self._site_rows(after))
         after = self._store_sketches(after, moment)
         counts = {name: sum(getattr(one, name) for one in grown) for name in ("rows", "counted", "late", "rejected")}
         seconds = clock.perf_counter() - began
@@ -262,17 +320,40 @@ class Pipeline:
             "everything_bytes": sum(one.everything for one in grown),
         }
         self.store.put("runs", number, [run])
-        self.versions.write(after)
+        self.versions.write(after, self._lease.check if self._lease is not None else None)
+        self._fence_off(number, published=True)
         self.versions.tidy()
         self._count += 1
         if self._told is not None:
             told = {name: run[name] for name in ("batch", "time", *counts, "sites", "state_bytes")}
-            self._told(Done(**told, seconds=clock.perf_counter() - began, answers=answers, alerts=alerts))
+            told |= {"answers": answers, "alerts": alerts, "reasons": all_reasons(grown)}
+            self._told(Done(**told, seconds=clock.perf_counter() - began))
         self._upkeep(before.now, after)
+
+    def _site_rows(self, version: Version) -> list[dict[str, Any]]:
+        """All sites after a batch, as the table ``sites`` has them."""
+
+        def moment(micros: int | None) -> datetime | None:
+            return None if micros is None else datetime.fromtimestamp(micros / 1e6, UTC)
+
+        clocks, window = version.clocks, self.program.window
+        return [
+            {"batch": version.batch, "site": site, "time": instant_of(clocks[site], window) if site in clocks else None}
+            | {"seen": moment(record.seen), "ahead_seen": moment(record.ahead_seen)}
+            | {name: getattr(record, name) for name in ("counted", "late", "rejected", "ahead")}
+            for site, record in sorted(version.sites.items())
+        ]
+
+    def _fence_off(self, batch: int, published: bool) -> None:
+        """Refuse this batch if another run has taken over or gone on, now and before every write or deletion from here on."""
+        self._fence = Fence(self._lease, self.versions.path, batch, published)
+        self.store.guard = self._fence.check
+        self._fence.check()
 
     def _upkeep(self, was: int | None, version: Version) -> None:
         """Keep the store from growing for ever, now and then."""
         if is_due(version.batch, was, version.now, self.program.keep):
+            self._check_overtaken()
             tidy(self.store, self.config.store.keep, version.batch)
 
     def _grow(self, rows: DataFrame, number: int, before: Version) -> list[Grown]:
@@ -282,29 +363,29 @@ class Pipeline:
         # Late is what lies before a site's own floor, so rows before the highest of them may be.
         floor = None if not floors else -(-max(floors) * unit // 1000) if program.window.kind == "time" else max(floors) * unit
         ready = self._judge(rows, floor)
+        tasks = rows.sparkSession.sparkContext.defaultParallelism
+        homes = Homes(before.places, tasks)
         batch = Batch(
             number,
             self.versions.path,
             self.store.path,
-            before.places,
-            before.clocks,
+            _by_task(before, homes, tasks),
             before.now,
             self._moment,
-            to_arrow_schema(ready.schema, timezone="UTC"),
+            arrow_schema(ready.schema),
             self._judge.hashed,
             bundles=self.config.source.mode != "batch",
+            fence=self._fence,
         )
-        tasks = rows.sparkSession.sparkContext.defaultParallelism
         if batch.bundles:
-            homes = Homes(before.places, tasks)
             sites = ready.mapInArrow(bundle(homes), BUNDLES).repartitionById(tasks, "task")
         else:  # all rows there are do not fit into a task's memory; those of a micro-batch do
             order = ["time", *(name for name in ready.columns if name not in ("time", "bad"))]
             sites = ready.repartition(tasks, "site").sortWithinPartitions(*order)
         return [Grown.read(bytes(row.report)) for row in sites.mapInArrow(grow(program, batch), REPORT).collect()]
 
-    def _grown_version(self, before: Version, number: int, stream: str, grown: list[Grown]) -> Version:
-        clocks = dict(before.clocks)
+    def _grown_version(self, before: Version, number: int, stream: str, grown: list[Grown], at: datetime) -> Version:
+        clocks, records, began = dict(before.clocks), dict(before.sites), int(at.timestamp() * 1e6)
         changed: dict[str, Any] = {}
         parts = dict(before.parts)
         for one in grown:
@@ -312,6 +393,9 @@ class Pipeline:
             changed.update({site: {name: tuple(at) for name, at in places.items()} for site, places in one.places.items()})
             if one.part is not None:
                 parts[one.part[0]] = one.part[1]
+            # A row that is rejected may name any site: the state has those that count, or would if their clocks were right.
+            known = {site: rows for site, rows in one.sites.items() if site in clocks or rows[3]}
+            records |= {site: records.get(site, SiteRecord()).after(rows, began) for site, rows in known.items()}
         names = {thing.name for thing in self.program.kept}
         counts = {
             name: before.totals.get(name, 0) + sum(getattr(one, name) for one in grown)
@@ -327,6 +411,7 @@ class Pipeline:
             coordinators={name: place for name, place in before.coordinators.items() if name in names},
             raised={name: items for name, items in before.raised.items() if f"monitor {name}" in names},
             stored=before.stored,
+            sites=records,
             totals=counts,
             parts=parts,
         )
@@ -336,15 +421,29 @@ class Pipeline:
         if version.now is None or not self.program.asks:
             return [], 0
         timely = [one for one in grown if one.now == version.now and one.share]
-        sites = sorted(version.places.keys() - {site for one in timely for site in one.places})
+        sites = self._to_be_asked(version, {site for one in timely for site in one.places})
         shares = [one.share for one in timely]
         if sites:
             tasks = min(spark.sparkContext.defaultParallelism, len(sites))
-            moment = Moment(self.versions.path, version.places, version.now)
-            job = share_job(self.program, moment, [sites[i::tasks] for i in range(tasks)])
+            moment = Moment(self.versions.path, version.now)
+            chunks = [packed({site: version.places[site] for site in sites[i::tasks]}) for i in range(tasks)]
+            job = share_job(self.program, moment, chunks)
             told = spark.range(0, tasks, 1, tasks).mapInArrow(job, REPORT).collect()
             shares += [json.loads(bytes(row.report)) for row in told]
         return answers_of(self.program, shares)
+
+    def _to_be_asked(self, version: Version, answered: set[str]) -> list[str]:
+        """The sites whose sketches must be read for the answers now.
+
+        A site all of whose rows have left the window adds nothing to what is asked of all sites. It is read only where
+        queries ask for every site by itself.
+        """
+        assert version.now is not None
+        others = sorted(version.places.keys() - answered)
+        if any(ask.query.by == "site" for ask in self.program.asks):
+            return others
+        oldest = version.now - self.program.window.ticks
+        return [site for site in others if version.clocks.get(site, version.now) > oldest]
 
     def _store_sketches(self, version: Version, moment: Any) -> Version:
         """Put the sketches of all sites into the store, if it is time to."""
@@ -375,6 +474,17 @@ class Pipeline:
             ]
             self.store.put("sketches", version.batch, rows, f"{part:05d}")
         return Version(**{name: getattr(version, name) for name in version.__dataclass_fields__} | {"stored": version.now})
+
+
+def _by_task(before: Version, homes: Homes, tasks: int) -> tuple[bytes, ...]:
+    """What each task has to know of its sites from the batch before: where their sketches are, their clocks and their gaps."""
+    known: list[tuple[dict[str, Any], ...]] = [({}, {}, {}) for _ in range(tasks)]
+    gaps = {site: record.gap for site, record in before.sites.items() if record.gap}
+    contents: tuple[dict[str, Any], ...] = (before.places, before.clocks, gaps)
+    for number, content in enumerate(contents):
+        for site, what in content.items():
+            known[homes.of(site)][number][site] = what
+    return tuple(packed(one) for one in known)
 
 
 def _together(sizes: dict[str, int], most: int = _FILE_BYTES) -> Iterator[list[str]]:

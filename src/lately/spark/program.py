@@ -130,9 +130,7 @@ class Program:
             parts = (("left", watch.left), ("right", watch.right)) if watch.kind == "join" else (("", watch.where),)
             streams = tuple((stream, bit_of(where)) for stream, where in parts)
             kept[name] = KeptMonitor(name, streams, watch, config.monitor_of(watch, seed))
-        extras = dict.fromkeys(
-            text for queries in exact.values() for q in queries for text in (q.of, q.per) if text is not None
-        )
+        extras = dict.fromkeys(text for queries in exact.values() for query in queries for text in config.columns_of(query))
         if len(filters) > 62:
             raise ParameterError(
                 f"{len(filters)} different filters (where, left, right); at most 62 fit, so make some of them alike"
@@ -170,6 +168,17 @@ class Program:
         """How late a row may come, in ticks."""
         given = self.config.window.lateness
         return 0 if given is None else self.window.length(given)
+
+    @property
+    def ahead(self) -> int | None:
+        """How long a gap before the last rows of a batch may be, in ticks; None for any length."""
+        given = self.config.window.ahead
+        if given == "any":
+            return None
+        if given is not None:
+            return self.window.length(given)
+        minute = -(-60 * 10**9 // self.window.unit) if self.window.kind == "time" else self.window.ticks // 60
+        return max(self.lateness, minute, 1)
 
     @property
     def keep(self) -> int | None:
@@ -222,7 +231,7 @@ class Program:
             "seed": self.seed,
             "queries": {ask.query.name: list(ask.of) for ask in self.asks},
             "exact": {query.name: _asked(query) for query in self.config.queries if isinstance(query, Exact)},
-            "monitors": {thing.watch.name: thing.watch.model_dump(mode="json") for thing in self.monitors},
+            "monitors": {thing.watch.name: _watched(thing.watch) for thing in self.monitors},
         }
 
     def carried(self, earlier: dict[str, Any]) -> list[str]:
@@ -278,6 +287,11 @@ def _called(kind: str, options: dict[str, Any], where: str | None) -> str:
 
 def _where(thing: Kept, filters: tuple[str, ...]) -> str | None:
     return None if thing.bit is None else filters[thing.bit]
+
+
+def _watched(watch: Watch) -> dict[str, Any]:
+    """A monitor as its file has it; without a ``below`` that is not given, which states of older versions do not have."""
+    return watch.model_dump(mode="json", exclude={"below"} if watch.below is None else None)
 
 
 def _asked(query: Exact) -> dict[str, Any]:

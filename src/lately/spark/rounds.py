@@ -22,8 +22,8 @@ from lately.monitor.messages import Message, decode
 from lately.spark.ask import as_text
 from lately.spark.grow import REPORT, Grown
 from lately.spark.program import KeptMonitor, Program
-from lately.spark.sites import load, number_of, remember
-from lately.spark.versions import Place, Version, Versions
+from lately.spark.sites import load_sites, number_of, remember
+from lately.spark.versions import Place, Version, Versions, packed, unpacked
 
 #: Exchanges after one batch; a protocol that needs more than this has a fault.
 _MOST = 1000
@@ -93,11 +93,12 @@ def _exchange(
     calls = {site: Call(advance=now - program.lateness) for site in names.values() if site not in spoke}
     for _ in range(_MOST):
         # The order in which tasks end is nobody's; replies must not depend on it.
-        for message in sorted(said, key=lambda one: (one.site, one.sequence)):
-            done.carried += len(message.to_bytes())
-            for reply in coordinator.receive(message):
-                done.carried += len(reply.to_bytes())
-                calls.setdefault(names[reply.site], Call()).messages.append(as_text(reply.to_bytes()))
+        said.sort(key=lambda one: (one.site, one.sequence))
+        done.carried += sum(message.nbytes for message in said)
+        for reply in coordinator.receive_all(said):
+            content = reply.to_bytes()
+            done.carried += len(content)
+            calls.setdefault(names[reply.site], Call()).messages.append(as_text(content))
         if not calls:
             return coordinator
         said = _wake(program, thing, versions, calls, done.version, spark)
@@ -120,7 +121,7 @@ def _wake(
     """Run the sites that are spoken to; their new state goes into the version."""
     sites = sorted(calls)
     tasks = min(spark.sparkContext.defaultParallelism, len(sites))
-    chunks = [[(site, calls[site], version.places[site][thing.name]) for site in sites[i::tasks]] for i in range(tasks)]
+    chunks = [packed([(site, calls[site], version.places[site][thing.name]) for site in sites[i::tasks]]) for i in range(tasks)]
     job = _wake_job(program, thing, (versions.path, version.batch), chunks)
     reports = [Grown.read(bytes(row.report)) for row in spark.range(0, tasks, 1, tasks).mapInArrow(job, REPORT).collect()]
     said: list[Message] = []
@@ -128,26 +129,28 @@ def _wake(
         assert one.part is not None
         version.parts[one.part[0]] = one.part[1]
         for site, places in one.places.items():
-            version.places[site].update({name: tuple(at) for name, at in places.items()})
+            # A version may share what it knows of a site with the one before it.
+            version.places[site] = {**version.places[site], **{name: tuple(at) for name, at in places.items()}}
         said += [decode(base64.b64decode(text)) for text in one.messages[thing.name]]
     return said
 
 
 def _wake_job(
-    program: Program, thing: KeptMonitor, state: tuple[str, int], chunks: list[list[tuple[str, Call, Place]]]
+    program: Program, thing: KeptMonitor, state: tuple[str, int], chunks: list[bytes]
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                yield _woken(program, thing, state, chunks[number]).to_batch()
+                yield _woken(program, thing, state, unpacked(chunks[number])).to_batch()
 
     return run
 
 
 def _woken(program: Program, thing: KeptMonitor, state: tuple[str, int], calls: list[tuple[str, Call, Place]]) -> Grown:
     versions, done, sites = Versions(state[0]), Grown(messages={thing.name: []}), []
-    for name, call, place in calls:
-        site = load(versions, thing, place, name, take=True)
+    known = load_sites(versions, [thing], {name: {thing.name: place} for name, _, place in calls}, take=True)
+    for name, call, _ in calls:
+        site = known[name][thing.name]
         said = [reply for text in call.messages for reply in site.receive(decode(base64.b64decode(text)))]
         if call.advance is not None:
             said += site.advance(instant_of(call.advance, program.window))

@@ -5,12 +5,13 @@ time   bigint          x0 …    what exact queries read
 key    hash or key     bad     why the row is rejected, a line break, and the row as JSON; nothing before the break if it
 value  double                  may only be late, and NULL for all other rows: little of this crosses
 count  bigint
+
+Nothing here fails for a row: expressions of the file are attempts, conversions of ours give NULL for what they cannot convert.
 """
 
 from functools import reduce
 from operator import or_
 
-from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -18,18 +19,26 @@ from pyspark.sql import types as T
 from lately.config import Exact
 from lately.core.durations import nanoseconds
 from lately.core.errors import ParameterError
+from lately.spark.ahead import IN_THE_FUTURE
+from lately.spark.analysis import types_of
+from lately.spark.attempts import Attempt, Attempts
 from lately.spark.program import Program
+from lately.spark.sources import corrupt_column
 
 #: A sign that a row is bad, and what it is rejected for then. Signs are cheap, and looked at for every row; texts are not.
 Reason = tuple[Column, Column]
 
 #: When a row arrived; Spark tells the same time again when a batch is run again.
 ARRIVED = "_lately_arrived"
-#: What Spark's readers call a line that they could not read.
-_CORRUPT = "_corrupt_record"
 
 #: Microseconds of the years 1 and 10,000.
 _FIRST, _LAST = -62_135_596_800 * 10**6, 253_402_300_800 * 10**6
+#: How rows are written that are not counted: nothing of them is left out.
+_WHOLE_ROWS = {
+    "ignoreNullFields": "false",
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
 #: Up to here every whole number is a float.
 _WHOLE = 2**53
 
@@ -46,10 +55,13 @@ class Judge:
         self.hashed = not isinstance(kinds["key"], T.IntegralType) and not program.names_keys
         columns = program.config.columns
         raw = {"time": columns.time, "key": columns.key, "site": columns.site, "value": columns.value, "count": columns.count}
-        given = {name: F.expr(text) for name, text in raw.items() if text is not None}
-        self._time = _time(given["time"], kinds["time"], program)
-        self._reasons = self._all_reasons(df, given, kinds, program)
-        self._row = F.to_json(F.struct(*(F.col(f"`{name}`") for name in df.columns if name != ARRIVED)))
+        texts = {name: text for name, text in raw.items() if text is not None}
+        self._attempts = Attempts(df.sparkSession, (*texts.values(), *program.filters, *program.extras))
+        given = {name: self._attempts[text] for name, text in texts.items()}
+        self._time = _time(given["time"].value, kinds["time"], program)
+        corrupt = corrupt_column(program.config.source)
+        self._reasons = [*_corrupt(df, corrupt), *self._all_reasons(given, kinds, program)]
+        self._row = _as_text(df, corrupt)
         self._selected = self._columns(given, kinds, program)
 
     def __call__(self, df: DataFrame, floor: int | None) -> DataFrame:
@@ -59,37 +71,46 @@ class Judge:
             signs.append(self._time < F.lit(floor))
         reason = F.coalesce(*(F.when(sign, text) for sign, text in self._reasons), F.lit(""))
         told = F.concat(F.translate(reason, "\n", " "), F.lit("\n"), self._row)
-        return df.select(*self._selected, F.when(reduce(or_, signs), told).alias("bad"))
+        return self._attempts.on(df).select(*self._selected, F.when(reduce(or_, signs), told).alias("bad"))
 
-    def _all_reasons(
-        self, df: DataFrame, given: dict[str, Column], kinds: dict[str, T.DataType], program: Program
-    ) -> list[Reason]:
+    def texts(self, df: DataFrame) -> DataFrame:
+        """The rows that are not rejected: ``site``, ``time`` and ``row``, the row as it was."""
+        site, time = self._selected[:2]
+        rejected = F.coalesce(reduce(or_, (F.coalesce(sign, F.lit(False)) for sign, _ in self._reasons)), F.lit(False))
+        rows = self._attempts.on(df).select(site, time, self._row.alias("row"), rejected.alias("rejected"))
+        return rows.where("not rejected").select(F.col("site").cast("string").alias("site"), "time", "row")
+
+    def _all_reasons(self, given: dict[str, Attempt], kinds: dict[str, T.DataType], program: Program) -> list[Reason]:
         """Why a row is rejected; the first counts."""
-        time, key = given["time"], given["key"]
-        reasons = [
-            *_corrupt(df),
-            (time.isNull(), F.lit("no time")),
+        time, key = given["time"].value, given["key"].value
+        reasons = [*_failures(given, self._attempts, program), *_missing("time", given)]
+        reasons += [
             (self._time.isNull(), F.concat(F.lit("time cannot be read: "), time.cast("string"))),
             *_absurd(self._time, program),
-            (key.isNull(), F.lit("no key")),
+            *_missing("key", given),
             *_keys(key, kinds["key"], program),
         ]
+        if not self.hashed:
+            reasons += _undecodable("key", key, kinds["key"])
         if "site" in given:
-            reasons.append((given["site"].isNull(), F.lit("no site")))
+            reasons += [*_missing("site", given), *_undecodable("site", given["site"].value, kinds["site"])]
         if program.numbers:
             reasons += _values(given["value"], program)
-        if (count := given.get("count")) is not None:
-            reasons.append((count.isNull(), F.lit("no count")))
+        if "count" in given:
+            count = given["count"].value
+            reasons += _missing("count", given)
             reasons.append((count < 0, F.concat(F.lit("count is negative: "), count.cast("string"))))
             reasons.append((count > _WHOLE, F.concat(F.lit("count is beyond 2**53: "), count.cast("string"))))
-        return reasons + _exact(kinds, program)
+        return reasons + _exact(kinds, program, self._attempts)
 
-    def _columns(self, given: dict[str, Column], kinds: dict[str, T.DataType], program: Program) -> list[Column]:
+    def _columns(self, given: dict[str, Attempt], kinds: dict[str, T.DataType], program: Program) -> list[Column]:
         """What crosses of every row."""
         site = F.lit("")
         if "site" in given:
-            site = given["site"].cast("bigint" if isinstance(kinds["site"], T.IntegralType) else "string")
-        key = _key(given["key"], kinds["key"], program)
+            site = given["site"].value.cast("bigint" if isinstance(kinds["site"], T.IntegralType) else "string")
+            if isinstance(kinds["site"], T.StringType):
+                site = F.make_valid_utf8(site)  # a row that is rejected for it crosses as well
+        key = _key(given["key"].value, kinds["key"], program)
         if self.hashed:
             key = F.when(key.isNotNull(), F.xxhash64(key))  # of NULL it would be the seed
         time = self._time  # what is rejected for it has none that Python could read
@@ -97,54 +118,20 @@ class Judge:
             time = F.when((time >= F.lit(_FIRST)) & (time < F.lit(_LAST)), time)
         columns = [site.alias("site"), time.alias("time"), key.alias("key")]
         if program.numbers:
-            value = F.greatest(F.least(given["value"].cast("double"), F.lit(1e300)), F.lit(-1e300))  # sketches know no infinity
+            number = given["value"].value.cast("double")
+            value = F.greatest(F.least(number, F.lit(1e300)), F.lit(-1e300))  # sketches know no infinity
             columns.append(value.alias("value"))
         if "count" in given:
-            columns.append(given["count"].cast("bigint").alias("count"))
+            columns.append(given["count"].value.cast("bigint").alias("count"))
         if program.filters:
-            bits = [F.when(F.expr(text), F.lit(1 << bit)).otherwise(F.lit(0)) for bit, text in enumerate(program.filters)]
+            passed = [self._attempts[text].value for text in program.filters]
+            bits = [F.when(one, F.lit(1 << bit)).otherwise(F.lit(0)) for bit, one in enumerate(passed)]
             mask = bits[0].cast("bigint")
             for bit in bits[1:]:
                 mask = mask.bitwiseOR(bit.cast("bigint"))
             columns.append(mask.alias("where"))
-        return columns + [_extra(text, kinds[f"extra {i}"]).alias(f"x{i}") for i, text in enumerate(program.extras)]
-
-
-def types_of(df: DataFrame, program: Program) -> dict[str, T.DataType]:
-    """The types of the columns that the file names; what cannot be read is told with the name that the file has for it."""
-    columns = program.config.columns
-    asked: dict[str, tuple[str, str]] = {
-        name: (f"columns.{name}", text)
-        for name in ("time", "key", "site", "value", "count")
-        if (text := getattr(columns, name))
-    }
-    asked |= {f"filter {i}": ("where", text) for i, text in enumerate(program.filters)}
-    asked |= {f"extra {i}": ("of or per of an exact query", text) for i, text in enumerate(program.extras)}
-    kinds = {}
-    for name, (called, text) in asked.items():
-        try:
-            kinds[name] = df.select(F.expr(text).alias("it")).schema["it"].dataType
-        except AnalysisException as error:
-            first = str(error).splitlines()[0]
-            known = ", ".join(column for column in df.columns if column != ARRIVED)
-            raise ParameterError(f"{called} = {text!r} cannot be read: {first} The source has the columns {known}.") from error
-    for i, text in enumerate(program.filters):
-        if not isinstance(kinds[f"filter {i}"], T.BooleanType):
-            raise ParameterError(
-                f"the filter {text!r} is of type {kinds[f'filter {i}'].simpleString()}; it must be true or false"
-            )
-    if "count" in kinds and not isinstance(kinds["count"], T.IntegralType):
-        raise ParameterError(f"columns.count = {columns.count!r} is of type {kinds['count'].simpleString()}; cast it to bigint")
-    for query in program.config.queries:
-        if isinstance(query, Exact) and query.of is not None:
-            kind = kinds[f"extra {program.extras.index(query.of)}"]
-            if not isinstance(kind, T.NumericType):
-                raise ParameterError(
-                    f"of = {query.of!r} of the query {query.name!r} is of type {kind.simpleString()}; cast it to double"
-                )
-    if program.numbers and not isinstance(kinds["value"], T.NumericType):
-        raise ParameterError(f"columns.value = {columns.value!r} is of type {kinds['value'].simpleString()}; cast it to double")
-    return kinds
+        extras = [_extra(self._attempts[text].value, kinds[f"extra {i}"]) for i, text in enumerate(program.extras)]
+        return columns + [extra.alias(f"x{i}") for i, extra in enumerate(extras)]
 
 
 def _time(column: Column, kind: T.DataType, program: Program) -> Column:
@@ -182,7 +169,7 @@ def _absurd(time: Column, program: Program) -> list[Reason]:
     if future is not None:
         ahead = nanoseconds(future) // 1000
         limit = F.unix_micros(F.col(ARRIVED)) + F.lit(ahead)
-        reasons.append((time > limit, F.lit(f"time is more than {future} in the future")))
+        reasons.append((time > limit, F.lit(f"time is more than {future}{IN_THE_FUTURE}")))
     return reasons
 
 
@@ -207,9 +194,9 @@ def _keys(column: Column, kind: T.DataType, program: Program) -> list[Reason]:
     return [(outside, F.concat(F.lit(f"key is outside of 0..{universe - 1}: "), column.cast("string")))]
 
 
-def _values(column: Column, program: Program) -> list[Reason]:
-    number = column.cast("double")
-    reasons = [(number.isNull() | F.isnan(number), F.lit("no value"))]
+def _values(given: Attempt, program: Program) -> list[Reason]:
+    column, number = given.value, given.value.cast("double")
+    reasons = [(number.isNull(), F.lit(_without("value", given))), (F.isnan(number), F.lit("value is not a number (NaN)"))]
     for query in program.numbers:
         if query.outside == "reject":
             outside = (number < query.lo) | (number > query.hi)
@@ -218,28 +205,69 @@ def _values(column: Column, program: Program) -> list[Reason]:
     return reasons
 
 
-def _exact(kinds: dict[str, T.DataType], program: Program) -> list[Reason]:
+def _exact(kinds: dict[str, T.DataType], program: Program, attempts: Attempts) -> list[Reason]:
     """What exact queries cannot take of the rows that they are about; a NULL in what they add up they leave out."""
     reasons: list[Reason] = []
     for query in program.config.queries:
         if isinstance(query, Exact):
-            here = F.lit(True) if query.where is None else F.expr(query.where)
+            here = F.lit(True) if query.where is None else F.coalesce(attempts[query.where].value, F.lit(False))
             if query.per is not None:
-                reasons.append((here & F.expr(query.per).isNull(), F.lit(f"no {query.per} ({query.name})")))
+                group = attempts[query.per].value
+                reasons.append((here & group.isNull(), F.lit(f"no {query.per} ({query.name})")))
+                kind = kinds[f"extra {program.extras.index(query.per)}"]
+                reasons += [(here & sign, text) for sign, text in _undecodable(query.per, group, kind)]
             if query.of is not None and isinstance(kinds[f"extra {program.extras.index(query.of)}"], T.IntegralType):
-                number = F.expr(query.of).cast("bigint")
+                number = attempts[query.of].value.cast("bigint")
                 beyond = (number > _WHOLE) | (number < -_WHOLE)
                 text = F.concat(F.lit(f"{query.of} is beyond 2**53 ({query.name}): "), number.cast("string"))
                 reasons.append((here & beyond, text))
     return reasons
 
 
-def _extra(text: str, kind: T.DataType) -> Column:
+def _failures(given: dict[str, Attempt], attempts: Attempts, program: Program) -> list[Reason]:
+    """Expressions that Spark cannot compute for a row: a cast, an overflow, a division by zero."""
+    used = list(given.items())
+    used += [("filter", attempts[text]) for text in program.filters]
+    used += [("expression", attempts[text]) for text in program.extras]
+    return [(one.failed, F.lit(f"{name} cannot be computed: {one.text}")) for name, one in used if one.failed is not None]
+
+
+def _missing(name: str, given: dict[str, Attempt]) -> list[Reason]:
+    return [(given[name].value.isNull(), F.lit(_without(name, given[name])))]
+
+
+def _without(name: str, given: Attempt) -> str:
+    """The reason for a NULL; where it was computed, it says from what."""
+    return f"no {name}" if given.failed is None else f"no {name}: {given.text} is NULL"
+
+
+def _undecodable(name: str, column: Column, kind: T.DataType) -> list[Reason]:
+    """Spark's strings are bytes, which a cast from binary does not check; Python refuses to read them."""
+    if not isinstance(kind, T.StringType):
+        return []
+    return [(~F.is_valid_utf8(column), F.lit(f"{name} is not valid UTF-8"))]
+
+
+def _extra(column: Column, kind: T.DataType) -> Column:
     """What an exact query reads: numbers as they are or as doubles, anything else as text."""
     if isinstance(kind, T.IntegralType):
-        return F.expr(text).cast("bigint")
-    return F.expr(text).cast("double") if isinstance(kind, T.NumericType) else F.expr(text).cast("string")
+        return column.cast("bigint")
+    return column.cast("double") if isinstance(kind, T.NumericType) else F.make_valid_utf8(column.cast("string"))
 
 
-def _corrupt(df: DataFrame) -> list[Reason]:
-    return [(F.col(_CORRUPT).isNotNull(), F.lit("line cannot be read"))] if _CORRUPT in df.columns else []
+def _corrupt(df: DataFrame, column: str) -> list[Reason]:
+    return [(F.col(f"`{column}`").isNotNull(), F.lit("line cannot be read"))] if column in df.columns else []
+
+
+def _as_text(df: DataFrame, corrupt: str) -> Column:
+    """The row as it was: the line itself if it could not be read, else its columns as JSON, with binary ones as text."""
+    columns = []
+    for field in df.schema.fields:
+        column = F.col(f"`{field.name}`")
+        if isinstance(field.dataType, T.BinaryType):
+            text = column.cast("string")
+            column = F.when(F.is_valid_utf8(text), text).otherwise(F.base64(column)).alias(field.name)
+        if field.name not in (ARRIVED, corrupt):
+            columns.append(column)
+    whole = F.make_valid_utf8(F.to_json(F.struct(*columns), _WHOLE_ROWS))
+    return F.coalesce(F.make_valid_utf8(F.col(f"`{corrupt}`")), whole) if corrupt in df.columns else whole

@@ -1,23 +1,28 @@
 """What ``lately run`` shows: a run so far, its answers and alerts, and what ``--check`` found; as data and as tables."""
 
 import math
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
+import numpy as np
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from lately.core.words import size
+from lately.core.times import iso_time
+from lately.core.words import alert_state, answer_texts, size, with_state
 from lately.spark.pipeline import Done
 from lately.store.upkeep import VERSIONS
+from lately.text_tables import plain, table_of, title
 
 #: Batches and alerts that are remembered; a stream may run for years.
 _REMEMBERED = 1000
 #: Answers of one query that a table shows.
 _SHOWN = 20
+#: Reasons of rejected rows that the summary names.
+_REASONS = 5
 
 
 class Watched:
@@ -28,6 +33,8 @@ class Watched:
         self.totals = {"batches": 0, "rows": 0, "counted": 0, "late": 0, "rejected": 0, "alerts": 0, "seconds": 0.0}
         self.batches: deque[dict[str, Any]] = deque(maxlen=_REMEMBERED)
         self.alerts: deque[dict[str, Any]] = deque(maxlen=_REMEMBERED)
+        #: How many rows were rejected for which reason; the most frequent ones.
+        self.reasons: Counter[str] = Counter()
         self.last: Done | None = None
 
     def take(self, done: Done) -> None:
@@ -38,6 +45,9 @@ class Watched:
         self.totals["batches"] += 1
         self.totals["alerts"] += len(done.alerts)
         self.alerts.extend(done.alerts)
+        self.reasons.update(done.reasons)
+        if len(self.reasons) > _REMEMBERED:
+            self.reasons = Counter(dict(self.reasons.most_common(_REMEMBERED)))
         names = ("batch", "time", "rows", "counted", "late", "rejected", "sites", "seconds", "state_bytes")
         self.batches.append({name: getattr(done, name) for name in names})
 
@@ -46,7 +56,8 @@ class Watched:
         answers = [] if self.last is None else self.last.answers
         found = {
             "name": self.name, "stopped": stopped, "notes": list(notes), "totals": self.totals, "batches": list(self.batches),
-            "answers": answers, "alerts": list(self.alerts),
+            "reasons": [{"reason": reason, "rows": rows} for reason, rows in self.reasons.most_common()],
+            "answers": answers, "alerts": [with_state(row) for row in self.alerts],
         }  # fmt: skip
         plain: dict[str, Any] = _plain(found)
         return plain
@@ -95,16 +106,22 @@ class Watched:
         """The last answers, and the alerts."""
         shown: list[RenderableType] = []
         if self.last is not None and self.last.answers:
-            shown.append(_answers(self.last))
+            shown += _answers(self.last)
         if self.alerts:
-            shown.append(_alerts(list(self.alerts)))
+            shown += _alerts(list(self.alerts))
         return shown
 
-    def summary(self) -> str:
-        """The run in a line."""
+    def summary(self, stopped: bool = False) -> str:
+        """The run in a line.
+
+        Parameters
+        ----------
+        stopped
+            Whether a signal has stopped it, before there were no more rows.
+        """
         totals, done = self.totals, self.last
         if done is None:
-            return "no new rows"
+            return "stopped before the first batch was done" if stopped else "no new rows"
         word = "batch" if totals["batches"] == 1 else "batches"
         said = (
             f"{totals['batches']:,} {word}, {totals['rows']:,} rows: {totals['counted']:,} counted, {totals['late']:,} late, "
@@ -112,39 +129,76 @@ class Watched:
         said += f"{totals['rejected']:,} rejected; {done.sites:,} sites, state {size(done.state_bytes)}; "
         return said + f"{totals['seconds']:.1f} s, {_rate(totals['rows'], totals['seconds'])}"
 
+    def refused(self, store: str) -> list[str]:
+        """Why rows were not counted, the most frequent reasons first, and the commands that show these rows.
 
-def _answers(done: Done) -> Table:
-    table = Table("query", "site", "item", title=f"answers up to {when(done.time)}", title_justify="left")
-    for name in ("value", "low … high", "sure"):
-        table.add_column(name, justify="right")
+        Parameters
+        ----------
+        store
+            The path of the store.
+        """
+        told = []
+        if late := self.totals["late"]:
+            told.append(f"{late:,} late: more than the lateness behind their site; see lately query late --store {store}")
+        if rejected := self.totals["rejected"]:
+            most = self.reasons.most_common(_REASONS)
+            rest = rejected - sum(rows for _, rows in most)
+            words = [f"{rows:,} {_printable(reason)}" for reason, rows in most] + ([f"{rest:,} others"] if rest > 0 else [])
+            told.append(f"{rejected:,} rejected: {', '.join(words)}; see lately query rejected --store {store}")
+        return told
+
+
+def alert_lines(done: Done) -> list[str]:
+    """A line for each alert that began to fire or was resolved with a batch; many are cut short, as the store has them all.
+
+    Parameters
+    ----------
+    done
+        The batch.
+    """
+    lines = []
+    for row in done.alerts[:_SHOWN]:
+        value, bounds, _ = _cells(row)
+        item = "" if row["item"] is None else f" {_printable(str(row['item']))}"
+        within = "" if bounds in ("exact", "–") else f" ({bounds})"
+        lines.append(
+            f"alert {alert_state(row['raised'])}: {when(row['time'])} {_printable(row['monitor'])}{item}: {value}{within}"
+        )
+    more = len(done.alerts) - _SHOWN
+    return [*lines, f"… {more:,} alerts more; lately query alerts shows them"] if more > 0 else lines
+
+
+def _printable(text: str) -> str:
+    return plain(text).plain
+
+
+def _answers(done: Done) -> list[RenderableType]:
+    table = table_of(("query", "site", "item"), ("value", "low … high", "sure"))
     told: dict[str, int] = {}
     for row in done.answers:
         told[row["query"]] = told.get(row["query"], 0) + 1
         if told[row["query"]] <= _SHOWN:
-            exact = row["confidence"] == 1.0 and row["low"] == row["high"]
-            table.add_row(
-                Text(row["query"]),
-                Text("all" if row["site"] is None else row["site"] or "–"),
-                Text("–" if row["item"] is None else row["item"]),
-                number(row["value"]),
-                "exact" if exact else f"{number(row['low'])} … {number(row['high'])}",
-                "" if exact else f"{row['confidence'] * 100:.6g}%",
-            )
+            texts = (row["query"], "all" if row["site"] is None else row["site"] or "–", _item(row))
+            table.add_row(*map(plain, texts), *_cells(row))
     for query, count in told.items():
         if count > _SHOWN:
-            table.add_row(Text(query), "", f"… {count - _SHOWN:,} more", "", "", "")
-    return table
+            table.add_row(plain(query), "", f"… {count - _SHOWN:,} more")
+    return [title(f"answers up to {when(done.time)}"), table]
 
 
-def _alerts(alerts: list[dict[str, Any]]) -> Table:
-    table = Table("time", "monitor", "item", "", title="alerts", title_justify="left")
-    table.add_column("value", justify="right")
+def _alerts(alerts: list[dict[str, Any]]) -> list[RenderableType]:
+    table = table_of(("monitor", "item"), ("time", "state", "value", "low … high", "sure"))
     for row in alerts[-_SHOWN:]:
-        item = Text("–" if row["item"] is None else row["item"])
-        table.add_row(
-            when(row["time"]), Text(row["monitor"]), item, "raised" if row["raised"] else "over", number(row["value"])
-        )
-    return table
+        table.add_row(plain(row["monitor"]), plain(_item(row)), when(row["time"]), alert_state(row["raised"]), *_cells(row))
+    return [title("alerts, newest last"), table]
+
+
+def _item(row: dict[str, Any]) -> str:
+    return "–" if row["item"] is None else str(row["item"])
+
+
+def _cells(row: dict[str, Any]) -> tuple[str, str, str]:
+    return answer_texts(*(row[name] for name in ("value", "low", "high", "confidence")))
 
 
 # -- what --check found ------------------------------------------------------------------------------------------------
@@ -153,7 +207,7 @@ def _alerts(alerts: list[dict[str, Any]]) -> Table:
 def check_tables(said: dict[str, Any]) -> list[RenderableType]:
     """What ``explain`` found, as tables."""
     source, window, goes = said["source"], said["window"], said["goes"]
-    facts = Table(title=f"{said['name']}: nothing is wrong with it", title_justify="left", show_header=False)
+    facts = table_of(("name", "value"), header=False)
     where = source["path"] or ", ".join(f"{name}={value}" for name, value in source["options"].items())
     state = f"state in {goes['state']}; {goes['says']}" if goes["state"] else goes["says"]
     for name, text in (
@@ -170,15 +224,17 @@ def check_tables(said: dict[str, Any]) -> list[RenderableType]:
         ("state", state),
         ("Spark", goes["master"] or "where it is set up to run, else this machine"),
     ):
-        facts.add_row(name, Text(text))
-    crossing = Table("column", "size", "from", title="what every row takes to Python", title_justify="left")
+        facts.add_row(name, plain(text))
+    crossing = table_of(("column", "size", "from"))
     for one in said["crossing"]:
-        crossing.add_row(one["column"], one["type"], Text(one["from"]))
-    parts: list[RenderableType] = [facts, crossing, _kept(said), Text(f"Sizes were {said['measured']}.")]
+        crossing.add_row(one["column"], one["type"], plain(one["from"]))
+    parts: list[RenderableType] = [title(f"{said['name']}: nothing is wrong with it"), facts]
+    parts += [title("what every row takes to Python"), crossing, title("what every site keeps"), _kept(said)]
+    parts.append(Text(f"Sizes were {said['measured']}."))
     if said["queries"]:
-        parts += [_promised(said["queries"])]
+        parts += [title("what is asked"), _promised(said["queries"])]
     if said["monitors"]:
-        parts += [_watched(said["monitors"])]
+        parts += [title("what is watched"), _watched(said["monitors"])]
     merged = dict.fromkeys(
         f"{one['class']} {one['options']['eps']:g} to {one['error_once_merged']:.3g}"
         for one in said["kept"]
@@ -195,14 +251,12 @@ def check_tables(said: dict[str, Any]) -> list[RenderableType]:
 
 
 def _kept(said: dict[str, Any]) -> Table:
-    table = Table("sketch", "rows", "asked by", title="what every site keeps", title_justify="left")
-    for name in ("empty", f"{said['arrivals']:,} arrivals", "stored"):
-        table.add_column(name, justify="right")
+    table = table_of(("sketch", "rows", "asked by"), ("empty", f"{said['arrivals']:,} arrivals", "stored"))
     for one in said["kept"]:
         options = ", ".join(f"{name}={value}" for name, value in one["options"].items())
         table.add_row(
-            Text(f"{one['class']}({options})" if options else one["class"]), Text(one["where"] or "all"),
-            Text(", ".join(one["queries"])), *(size(one[name]) for name in ("empty_bytes", "bytes", "stored_bytes")),
+            plain(f"{one['class']}({options})" if options else one["class"]), plain(one["where"] or "all"),
+            plain(", ".join(one["queries"])), *(size(one[name]) for name in ("empty_bytes", "bytes", "stored_bytes")),
         )  # fmt: skip
     table.add_section()
     table.add_row("a site", "", "", *(size(said["site"][name]) for name in ("empty_bytes", "bytes", "stored_bytes")))
@@ -210,34 +264,21 @@ def _kept(said: dict[str, Any]) -> Table:
 
 
 def _promised(queries: list[dict[str, Any]]) -> Table:
-    table = Table("query", "asks", "last", "sites", "answers are", title="what is asked", title_justify="left")
+    table = table_of(("query", "asks", "last", "sites", "answers are"))
     for one in queries:
         sites = "each" if one["by"] == "site" else "all"
-        table.add_row(*(Text(text) for text in (one["name"], one["asks"], one["last"], sites, one["error"])))
+        table.add_row(*(plain(text) for text in (one["name"], one["asks"], one["last"], sites, one["error"])))
     return table
 
 
 def _watched(monitors: list[dict[str, Any]]) -> Table:
-    table = Table("monitor", "watches", "last", "scheme", "tolerance", title="what is watched", title_justify="left")
+    table = table_of(("monitor", "watches", "last", "scheme", "tolerance"))
     for one in monitors:
-        table.add_row(*(Text(one[name]) for name in ("name", "watches", "last", "scheme", "says")))
+        table.add_row(*(plain(one[name]) for name in ("name", "watches", "last", "scheme", "says")))
     return table
 
 
 # -- words -------------------------------------------------------------------------------------------------------------
-
-
-def number(value: float | None) -> str:
-    """A value or bound as people read it.
-
-    >>> number(1234567.0), number(0.25), number(None), number(float("inf"))
-    ('1,234,567', '0.25', '–', '∞')
-    """
-    if value is None or math.isnan(value):
-        return "–"
-    if math.isinf(value):
-        return "∞" if value > 0 else "-∞"
-    return f"{value:,.0f}" if value == int(value) and abs(value) < 1e15 else f"{value:,.6g}"
 
 
 def when(time: Any) -> str:
@@ -258,4 +299,4 @@ def _plain(value: Any) -> Any:
         return [_plain(one) for one in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None
-    return value.isoformat() if isinstance(value, datetime) else value
+    return iso_time(value) if isinstance(value, datetime | np.datetime64) else value

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from lately.core.codec import from_bytes
 from lately.core.errors import FormatError, LatelyError
 from lately.store import sealed
-from lately.store.files import File
+from lately.store.files import SCHEMA, File
 from lately.store.store import Store
 from lately.store.tables import numbered, tables
 
@@ -61,10 +61,29 @@ def check(path: str) -> Checked:
     store = Store.open(path)
     checked = Checked()
     for table in tables():
+        checked.findings.extend(Finding(f"{table}/{SCHEMA}", wrong) for wrong in _schema_file(store, table))
         for file in store.all_files(table):
             checked.findings.extend(Finding(f"{table}/{file.name}", wrong) for wrong in _file(store, table, file, checked))
     checked.findings.extend(Finding("runs", wrong) for wrong in _holes(_batches(store)))
     return checked
+
+
+def _schema_file(store: Store, table: str) -> Iterator[str]:
+    """What is wrong with a table's file without rows, which only others read."""
+    try:
+        content = store.schema_file(table)
+        if content is None:
+            return  # the store is of an earlier version; the next run writes it
+        found = sealed.read(content)
+    except _UNREADABLE as error:
+        why = str(error).partition("\n")[0] or type(error).__name__
+        yield f"cannot be read: {why}; the next run of the pipeline writes it"
+        return
+    known = store.schema(table)
+    if not found.schema.remove_metadata().equals(known):
+        yield f"has the columns {_told(found.schema)}; the table has {_told(known)}; the next run of the pipeline writes it"
+    elif found.num_rows:
+        yield f"has {found.num_rows:,} rows; it is there for its columns only, and the next run of the pipeline writes it"
 
 
 def _file(store: Store, table: str, file: File, checked: Checked) -> list[str]:

@@ -3,6 +3,7 @@
     000000000042.parquet                    batch 42
     000000000042-0003.parquet               what a task of it, or a site, has
     000000000000..000000000063.parquet      all that batches 0 to 63 have
+    schema.parquet                          no rows; lately itself does not read it
 
 A file of many batches has everything that the files within its range have, which are about to go: it outranks them.
 """
@@ -10,6 +11,10 @@ A file of many batches has everything that the files within its range have, whic
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+
+#: Every table has this file, so that those who read a folder of Parquet find the columns of a table that has no rows yet. As
+#: its name has no batch, no batch replaces it, and upkeep neither removes it nor puts it together with others.
+SCHEMA = "schema.parquet"
 
 _NAME = re.compile(r"(\d{12,18})(?:\.\.(\d{12,18})|-[^/]+)?\.parquet")
 

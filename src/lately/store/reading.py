@@ -80,8 +80,18 @@ class Reading:
 
     # -- tables --------------------------------------------------------------------------------------------------------
 
-    def _newest(self, table: str, limit: int, wanted: dict[str, Any] | None = None, after: int | None = None) -> list[Row]:
-        """The newest rows that have the wanted values, oldest first; files are opened as far back as needed."""
+    def _newest(
+        self,
+        table: str,
+        limit: int,
+        wanted: dict[str, Any] | None = None,
+        after: int | None = None,
+        begins: dict[str, str] | None = None,
+    ) -> list[Row]:
+        """The newest rows that have the wanted values, or texts that begin so; oldest first.
+
+        Files are opened as far back as needed.
+        """
 
         def take(seen: Seen, files: list[File]) -> list[Row]:
             found: list[pa.Table] = []
@@ -92,6 +102,8 @@ class Reading:
                 rows = pa.concat_tables([self._rows(seen, table, one) for one in left[-few:]]).combine_chunks()
                 for name, value in (wanted or {}).items():
                     rows = rows.filter(pc.equal(rows[name], value))
+                for name, value in (begins or {}).items():
+                    rows = rows.filter(pc.starts_with(rows[name], value))
                 if after is not None:
                     rows = rows.filter(pc.greater(rows["batch"], after))
                 found.append(rows.slice(max(rows.num_rows - missing, 0)))

@@ -4,6 +4,7 @@
     store/owner                             which run the tables belong to
     store/answers/000000000042.parquet      what batch 42 said; a batch that is run again writes the same file again
     store/late/000000000042-0003.parquet    what a task of it could not count
+    store/alerts/schema.parquet             no rows: a table that has none yet can be read all the same
 
 A file appears whole or not at all, so that anything that reads Parquet can read a table at any time.
 """
@@ -17,9 +18,9 @@ import pyarrow as pa
 from pyarrow import fs
 
 from lately.core.errors import FormatError, InputError
-from lately.core.paths import filesystem_of, write_whole
+from lately.core.paths import filesystem_of, is_full, remove_all, write_new, write_whole
 from lately.store import sealed
-from lately.store.files import File, batches_of, name_of, outranking
+from lately.store.files import SCHEMA, File, batches_of, name_of, outranking
 from lately.store.tables import MOMENTS, STAMP, tables
 
 #: The format of stores that this version of lately writes, and the newest that it reads.
@@ -39,8 +40,10 @@ class Store:
     [{'batch': 7, 'query': 'hot', 'item': '/cart', 'value': 12.0}]
     """
 
-    def __init__(self, path: str, moment: pa.DataType = STAMP) -> None:
+    def __init__(self, path: str, moment: pa.DataType = STAMP, guard: Callable[[], None] | None = None) -> None:
         self.path = path
+        #: Called before anything is written or removed, as late as possible; it raises if that must not be.
+        self.guard = guard
         self._schemas = tables(moment)
         self._fs, self._root = filesystem_of(path)
 
@@ -61,23 +64,39 @@ class Store:
     # -- what it is about ----------------------------------------------------------------------------------------------
 
     def prepare(self) -> None:
-        """Make the folders, or say why that cannot be."""
+        """Make the folders, with a file in each that has the columns of its table and no rows, or say why that cannot be."""
         self._refuse_newer()
         try:
             for table in self._schemas:
                 self._fs.create_dir(f"{self._root}/{table}", recursive=True)
+                self._write_schema(table)
             write_whole(self._fs, f"{self._root}/.writable", b"")
-            self._fs.delete_file(f"{self._root}/.writable")
+            with suppress(FileNotFoundError):  # another run that begins has the same thought
+                self._fs.delete_file(f"{self._root}/.writable")
         except OSError as error:
-            raise InputError(
-                f"cannot write to the store {self.path!r}: {error}; give a [store] path that can be written to"
-            ) from error
+            remedy = "make space there" if is_full(error) else "give a [store] path that can be written to"
+            raise InputError(f"cannot write to the store {self.path!r}: {error}; {remedy}") from error
+
+    def _write_schema(self, table: str) -> None:
+        """Write the file without rows, unless it is there with the columns that the table has now."""
+        empty = self._schemas[table].empty_table()
+        content = self.schema_file(table)
+        try:
+            if content is not None and sealed.read(content).schema.equals(empty.schema):
+                return
+        except FormatError:
+            pass  # it is damaged, and replaced
+        write_whole(self._fs, f"{self._root}/{table}/{SCHEMA}", sealed.written(empty), self.guard)
+
+    def schema_file(self, table: str) -> bytes | None:
+        """The bytes of a table's file without rows; None in a store of an earlier version."""
+        return self._file(f"{table}/{SCHEMA}")
 
     def describe(self, about: dict[str, Any]) -> None:
         """Say what the tables are about, to those who read them; what was said before is replaced."""
         self._refuse_newer()
         content = {"format": FORMAT} | about
-        write_whole(self._fs, f"{self._root}/about.json", (json.dumps(content, indent=1) + "\n").encode())
+        write_whole(self._fs, f"{self._root}/about.json", (json.dumps(content, indent=1) + "\n").encode(), self.guard)
 
     def about(self) -> dict[str, Any] | None:
         """What ``describe`` has said; None if nobody has.
@@ -127,10 +146,11 @@ class Store:
 
     def claim(self, owner: str) -> None:
         """Make the tables belong to a run; those of another are not touched."""
+        if self.owner() is None:
+            with suppress(FileExistsError):  # of two that claim it at the same moment, one does
+                write_new(self._fs, f"{self._root}/owner", owner.encode(), self.guard)
         known = self.owner()
-        if known is None:
-            write_whole(self._fs, f"{self._root}/owner", owner.encode())
-        elif known != owner:
+        if known != owner:
             raise InputError(
                 f"the store {self.path!r} has the tables of another run ({known}, this is {owner}); "
                 "give another [store] path, or remove it if nobody needs it any more"
@@ -155,7 +175,7 @@ class Store:
     def _write(self, table: str, name: str, content: pa.Table) -> None:
         data = sealed.written(content)
         self._fs.create_dir(f"{self._root}/{table}", recursive=True)
-        write_whole(self._fs, f"{self._root}/{table}/{name}", data)
+        write_whole(self._fs, f"{self._root}/{table}/{name}", data, self.guard)
 
     @property
     def replaces(self) -> bool:
@@ -172,11 +192,14 @@ class Store:
                     "into one file, as they were done for good: the [run] checkpoint is older than the store. Give another "
                     "[store] path, or restore both from the same moment"
                 )
-        for one in found:
-            self.remove(one)
+        remove_all(self._fs, [one.path for one in found], self.guard)
 
     def remove(self, file: File) -> None:
-        """Delete a file; one that is gone already is no error."""
+        """Delete a file that nobody needs any more; one that is gone already is no error."""
+        if self.guard is not None and isinstance(
+            self._fs, fs.LocalFileSystem
+        ):  # elsewhere a look costs as much as the deletion
+            self.guard()
         with suppress(FileNotFoundError):
             self._fs.delete_file(file.path)
 

@@ -11,7 +11,7 @@ def tables(moment: pa.DataType = STAMP) -> dict[str, pa.Schema]:
     """The tables and their columns; ``moment`` is the type of the stream's own time.
 
     >>> list(tables())
-    ['answers', 'alerts', 'late', 'rejected', 'runs', 'sketches']
+    ['answers', 'alerts', 'late', 'rejected', 'runs', 'sites', 'sketches']
     """
     answers = {"time": moment, "batch": pa.int64(), "query": pa.string(), "site": pa.string(), "item": pa.string()}
     numbers = {name: pa.float64() for name in ("value", "low", "high", "confidence")}
@@ -37,6 +37,12 @@ def tables(moment: pa.DataType = STAMP) -> dict[str, pa.Schema]:
         "runs": pa.schema(
             {"batch": pa.int64(), "time": moment, "began": STAMP, "seconds": pa.float64()}
             | {name: pa.int64() for name in counts}
+        ),
+        # A snapshot of all sites after the batch: readers need that of the newest batch only.
+        "sites": pa.schema(
+            {"batch": pa.int64(), "site": pa.string(), "time": moment, "seen": STAMP}
+            | {name: pa.int64() for name in ("counted", "late", "rejected", "ahead")}
+            | {"ahead_seen": STAMP}
         ),
         "sketches": pa.schema(
             {

@@ -29,6 +29,8 @@ _SMALL_BLOCK = 8
 MOST_BYTES = 16 * 2**20
 #: So many versions of the sketches are kept where nobody says how long.
 VERSIONS = 100
+#: Snapshots of the sites that are kept; readers need only the newest.
+SNAPSHOTS = 3
 #: Old batches are looked for whenever the stream's time has passed this share of what is kept.
 _SHARE = 16
 #: Unfinished files this much older than the newest batch are nobody's any more, in nanoseconds.
@@ -85,6 +87,7 @@ def tidy(store: Store, keep: str | int | None = None, batch: int | None = None) 
         work.expire(runs, keep)
     else:
         work.thin_sketches()
+    work.thin_sites()
     work.compact()
     work.sweep(runs[-1])
     return Tidied(work.merged, work.into, work.expired, tuple(dict.fromkeys(work.unreadable)))
@@ -161,13 +164,17 @@ class _Upkeep:
         """Remove all versions of the sketches but the newest ones: each is as large as the state."""
         self._remove_versions(self._versions()[:-VERSIONS])
 
-    def _versions(self) -> list[int]:
-        """The stored versions, oldest first, without one that is still being written."""
-        return sorted({one.first for one in self._store.all_files("sketches") if one.last <= self._newest})
+    def thin_sites(self) -> None:
+        """Remove all snapshots of the sites but the newest ones, however old these are: each replaces those before it."""
+        self._remove_versions(self._versions("sites")[:-SNAPSHOTS], "sites")
 
-    def _remove_versions(self, versions: Iterable[int]) -> None:
+    def _versions(self, table: str = "sketches") -> list[int]:
+        """The stored versions, oldest first, without one that is still being written."""
+        return sorted({one.first for one in self._store.all_files(table) if one.last <= self._newest})
+
+    def _remove_versions(self, versions: Iterable[int], table: str = "sketches") -> None:
         gone = set(versions)
-        for one in self._store.all_files("sketches") if gone else ():
+        for one in self._store.all_files(table) if gone else ():
             if one.first in gone:
                 self._remove(one)
 
@@ -178,7 +185,7 @@ class _Upkeep:
     # -- what is small -------------------------------------------------------------------------------------------------
 
     def compact(self) -> None:
-        """Put files of old batches together; those of sketches are large as they are."""
+        """Put files of old batches together; sketches and snapshots of the sites are deleted instead."""
         for table in _merged_tables():
             for first, last, files in blocks(self._store.files(table), self._newest - ALONE):
                 self._merge(table, first, last, files)
@@ -240,7 +247,7 @@ def _cut_into(files: list[File], size: int, end: int) -> Iterator[tuple[int, int
 
 
 def _merged_tables() -> list[str]:
-    return [name for name in tables() if name != "sketches"]
+    return [name for name in tables() if name not in ("sites", "sketches")]
 
 
 def _before(time: datetime | int, keep: str | int) -> datetime | int | None:

@@ -1,6 +1,7 @@
 """What a reader sees of a store: the newest batch, the batches before it, and the sketches for questions that come later."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,8 @@ from lately.store.remembered import Remembered
 _TABLES, _SKETCHES = 2**26, 2**28
 #: What of a stored sketch is read to know which there are, and to decode it.
 _NAMED, _WHOLE = ("version", "time", "site", "sketch"), ("version", "site", "sketch", "blob")
+#: What of a late or rejected row is read to count the reasons, and the rows after which no further file is read.
+_REASONS, _REASONED = ("batch", "site", "reason"), 1_000_000
 
 
 class UnknownError(InputError):
@@ -137,13 +140,50 @@ class View(Reading):
         """The newest batches, the newest last: how many rows each had, how long it took, how much it sent."""
         return self._newest("runs", limit, after=after_batch)
 
-    def late(self, limit: int = 100) -> list[Row]:
-        """The newest rows that came too late to be counted, the newest last."""
-        return self._newest("late", limit)
+    def late(self, limit: int = 100, site: str | None = None, reason: str | None = None) -> list[Row]:
+        """The newest rows that came too late to be counted, the newest last; of one site, or whose reason begins so."""
+        return self._newest("late", limit, _named(site=site), begins=_named(reason=reason))
 
-    def rejected(self, limit: int = 100) -> list[Row]:
-        """The newest rows that could not be counted, the newest last."""
-        return self._newest("rejected", limit)
+    def rejected(self, limit: int = 100, site: str | None = None, reason: str | None = None) -> list[Row]:
+        """The newest rows that could not be counted, the newest last; of one site, or whose reason begins so."""
+        return self._newest("rejected", limit, _named(site=site), begins=_named(reason=reason))
+
+    def reasons(self, table: str, site: str | None = None, most: int = _REASONED) -> tuple[dict[str, int], bool]:
+        """How many rows of ``late`` or ``rejected`` have which reason, the most frequent first, and whether that is all rows.
+
+        What follows a colon is the value of a row and is left out: "count is negative: -3" is "count is negative".
+
+        Args:
+            table: "late" or "rejected".
+            site: count only rows of this site.
+            most: files are read from the newest on, until this many rows are counted.
+        """
+
+        def take(seen: Seen, files: list[File]) -> tuple[dict[str, int], bool]:
+            found: Counter[str] = Counter()
+            left = list(files)
+            rows = 0
+            while left and rows < most:
+                part = self._rows(seen, table, left.pop(), _REASONS)
+                rows += part.num_rows
+                for (at, reason), count in _tallied(part):
+                    if site is None or at == site:
+                        found[reason] += count
+            return dict(found.most_common()), not left
+
+        return self._take(table, take)
+
+    def site_snapshot(self) -> list[Row]:
+        """The rows of the newest snapshot in the table ``sites``; none if the store has no snapshot."""
+        seen = self._seen
+        if "sites" not in seen.known:
+            seen.known["sites"] = self._take("sites", self._newest_snapshot)
+        rows: list[Row] = seen.known["sites"]
+        return rows
+
+    def _newest_snapshot(self, seen: Seen, files: list[File]) -> list[Row]:
+        newest = max((one.last for one in files), default=None)
+        return [row for one in files if one.last == newest for row in plain(self._rows(seen, "sites", one))]
 
     # -- stored sketches -----------------------------------------------------------------------------------------------
 
@@ -290,3 +330,14 @@ class View(Reading):
             if query not in known:
                 raise UnknownError("query", query, known)
         return rows
+
+
+def _named(**wanted: str | None) -> dict[str, Any]:
+    return {name: value for name, value in wanted.items() if value is not None}
+
+
+def _tallied(rows: pa.Table) -> Iterator[tuple[tuple[str | None, str], int]]:
+    """Rows by site and reason, and how many there are."""
+    counted = rows.group_by(["site", "reason"]).aggregate([([], "count_all")])
+    for row in counted.to_pylist():
+        yield (row["site"], (row["reason"] or "").partition(": ")[0]), row["count_all"]

@@ -2,11 +2,11 @@
 
 import { byId, el, empty, say } from "./dom.js";
 import { between, clock, full, many, number, percent } from "./format.js";
-import { on, state } from "./state.js";
+import { isFiring, on, state } from "./state.js";
 
 const SHOWN = 100, STAYS = 12_000;
 
-export const nameOf = (row) => JSON.stringify([row.batch, row.monitor, row.item, row.raised]);
+export const nameOf = (row) => JSON.stringify([row.batch, row.monitor, row.item, row.state]);
 
 /** What an alert is about, in a few words. */
 function title(row) {
@@ -16,25 +16,25 @@ function title(row) {
 
 function sentence(row) {
   const watch = state.about?.monitors.find((one) => one.name === row.monitor);
-  const line = watch?.above ?? watch?.tau;
+  const line = watch?.above ?? watch?.below ?? watch?.tau;
   const where = line === undefined || line === null ? "the line" : `the line of ${number(line)}`;
   const value = row.value === null ? "" : `: ${number(row.value)} (${between(row)})`;
-  return `${row.raised ? "Over" : "Back below"} ${where}${value}`;
+  return `${isFiring(row) ? "Firing: past" : "Resolved: back from"} ${where}${value}`;
 }
 
 function exactly(row) {
   return `${full(row.value)} (${between(row, full)}), ${percent(row.confidence ?? 0)} sure; ${clock(row.time, true)}, batch ${row.batch}`;
 }
 
-/** Which monitors, and which of their items, are over their lines now. */
-function raisedNow() {
+/** Which monitors, and which of their items, are firing now. */
+function firing() {
   const last = new Map();
   for (const row of state.alerts) last.set(JSON.stringify([row.monitor, row.item]), row);
-  return [...last.values()].filter((row) => row.raised);
+  return [...last.values()].filter(isFiring);
 }
 
 function update() {
-  const items = state.alerts.slice(-SHOWN).reverse().map((row) => el("li", { class: row.raised ? "raised" : "over", title: exactly(row) },
+  const items = state.alerts.slice(-SHOWN).reverse().map((row) => el("li", { class: row.state, title: exactly(row) },
     el("span", { class: "what" }, row.monitor, el("span", {}, title(row) ? ` · ${title(row)}` : "")),
     el("time", { class: "when" }, clock(row.time)),
     el("span", { class: "more" }, sentence(row))));
@@ -42,10 +42,10 @@ function update() {
   const monitors = state.about?.monitors ?? [];
   const nothing = monitors.length
     ? `Quiet. ${monitors.length === 1 ? "One monitor watches" : `${monitors.length} monitors watch`}: ${monitors.map((one) => one.name).join(", ")}.`
-    : "No monitors in this pipeline. Add one: `[[monitors]]` with a `kind` and a line, `above`";
+    : "No monitors in this pipeline. Add one: `[[monitors]]` with a `kind` and a line, `above` or `below`";
   empty("alerts-empty", items.length ? "" : nothing, "alerts");
-  const now = raisedNow();
-  say("alerts-hint", items.length ? `${now.length || "none"} over the line now` : "");
+  const now = firing();
+  say("alerts-hint", items.length ? `${now.length || "none"} firing now` : "");
   say("fact-alerts", now.length ? String(now.length) : "none");
   say("fact-alerts-which", now.length ? now.map((row) => title(row) || row.monitor).join(", ") : many(monitors.length, "monitor"));
   byId("fact-alarm").classList.toggle("alarm", now.length > 0);
@@ -54,7 +54,7 @@ function update() {
 
 function toast(row) {
   const button = el("button", { type: "button", "aria-label": "Close" }, "×");
-  const made = el("div", { class: row.raised ? "toast raised" : "toast" },
+  const made = el("div", { class: isFiring(row) ? "toast firing" : "toast" },
     el("b", {}, `${row.monitor}${title(row) ? ` · ${title(row)}` : ""}`), el("p", {}, sentence(row)), button);
   button.onclick = () => made.remove();
   byId("toasts").append(made);

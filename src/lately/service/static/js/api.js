@@ -27,13 +27,34 @@ export function address(path, values = {}) {
   return url;
 }
 
+// Milliseconds: the most that one request may take, until the next try, and for all tries of an answer that is being prepared.
+const SILENT = 30_000, PAUSE = 1000, PATIENCE = 120_000;
+const NOT_YET = ["too_slow", "busy"];
+
+/** An answer. One that takes long, as it is the first over thousands of sites, is asked for until it is there. */
 export async function get(path, values) {
+  const began = performance.now();
+  for (;;) {
+    try {
+      return await once(path, values);
+    } catch (error) {
+      if (!NOT_YET.includes(error.code) || performance.now() - began > PATIENCE) throw error;
+    }
+    await new Promise((done) => setTimeout(done, PAUSE));
+  }
+}
+
+async function once(path, values) {
   for (let wrong = false; ; wrong = true) {
     const used = token();
     let response;
     try {
-      response = await fetch(address(path, values), { headers: used ? { Authorization: `Bearer ${used}` } : {} });
-    } catch {
+      const headers = used ? { Authorization: `Bearer ${used}` } : {};
+      response = await fetch(address(path, values), { headers, signal: AbortSignal.timeout(SILENT) });
+    } catch (error) {
+      if (error.name === "TimeoutError") {
+        throw new ApiError(0, { code: "silent", message: `the service has not answered for ${SILENT / 1000} seconds`, remedy: "ask again, or restart `lately serve`" });
+      }
       throw new ApiError(0, { code: "unreachable", message: "the service does not answer", remedy: "is `lately serve` still running?" });
     }
     if (response.status === 401) {

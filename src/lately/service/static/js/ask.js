@@ -35,8 +35,7 @@ function update() {
   }
   options(form.what, known);
   form.what.hidden = false;
-  options(form.site, [["", "all sites"], ...about.sites.map((site) => [site, site])]);
-  form.site.hidden = false;
+  byId("ask-sites").replaceChildren(...about.sites.map((value) => el("option", { value })));
   const names = fitting("inner-product").map((query) => [query.name, query.name]);
   options(form.left, names);
   options(form.right, [["", "its other side"], ...names]);
@@ -92,8 +91,9 @@ async function submit(event) {
   const [what, values] = asked();
   const button = form.querySelector("button");
   button.disabled = true;
+  const waiting = setTimeout(() => place.replaceChildren(el("p", { class: "asof" }, "Adding up the sketches of the sites …")), 500);
   try {
-    const said = await get(what, values);
+    const said = await get(what, values).finally(() => clearTimeout(waiting));
     const about = { ...values, whole: state.about.window.length };
     const shown = said.rows ? table(said, about) : single(what, said.estimate, about);
     place.replaceChildren(...shown, el("p", { class: "asof" }, `From the sketches of ${clock(said.asof)}.`));

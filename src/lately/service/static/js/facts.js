@@ -55,6 +55,14 @@ function facts() {
   say("fact-everything", everything ? saving(sent, everything) : "", "Compared with sending every row");
 }
 
+/** From the newest row until now. A site that is ahead of the others does not hide their lag. */
+function lag(run, now) {
+  const ahead = state.sites?.ahead ?? 0;
+  const past = (now - place(ahead ? state.sites.newest : run.time)) / 1000;
+  const words = ahead ? `${many(ahead, "site")} ahead of the others left out` : "From the newest row's time until now";
+  say("fact-lag", past < -1 ? `${span(-past)} ahead` : span(past), words);
+}
+
 /** The lag grows between batches, so it is told every second; so is whether batches still come. */
 function tick() {
   const run = newest();
@@ -62,7 +70,7 @@ function tick() {
   const now = Date.now(), done = Date.parse(run.began) + 1000 * (run.seconds ?? 0);
   const quiet = (now - done) / 1000;
   if (isInteger()) say("fact-lag", "–", "The stream's times are plain integers: nothing to compare the clock with");
-  else say("fact-lag", span((now - place(run.time)) / 1000), "From the newest row's time until now");
+  else lag(run, now);
   const gaps = state.runs.slice(-9).map((one, i, all) => (i ? (Date.parse(one.began) - Date.parse(all[i - 1].began)) / 1000 : 0));
   const usual = Math.max(20, 4 * Math.max(...gaps.slice(1), 0));
   if (byId("live").dataset.state !== "lost") {
@@ -73,4 +81,5 @@ function tick() {
 
 on("about", name);
 on("runs", () => { facts(); tick(); });
+on("sites", tick);
 setInterval(tick, 1000);

@@ -80,18 +80,26 @@ const DAY = new Intl.DateTimeFormat("en-GB", { weekday: "short", day: "numeric",
 /** The time of day here; integers with all their digits. */
 export function clock(time, whole = false) {
   if (time === null || time === undefined) return "–";
-  if (typeof time === "number") return full(time);
+  if (typeof time === "number") return String(time);
   const date = new Date(time);
   return whole ? `${DAY.format(date)}, ${CLOCK.format(date)}` : CLOCK.format(date);
 }
 
 export const day = (time) => (typeof time === "string" ? DAY.format(new Date(time)) : "");
 
+/** Two bounds as texts. Bounds that differ never look alike: those that do when they are short are told in full. */
+export function apart(low, high, as = number) {
+  for (const shown of [as, full, String]) {
+    const texts = [shown(low), shown(high)];
+    if (texts[0] !== texts[1] || low === high) return texts;
+  }
+}
+
 /** "4,790 – 4,815", or what is known of it. */
 export function between(row, as = number) {
   const known = (value) => value !== null && value !== undefined;
   if (known(row.low) && row.low === row.high) return "exact";
-  if (known(row.low) && known(row.high)) return `${as(row.low)} – ${as(row.high)}`;
+  if (known(row.low) && known(row.high)) return apart(row.low, row.high, as).join(" – ");
   if (known(row.low)) return `at least ${as(row.low)}`;
   return known(row.high) ? `at most ${as(row.high)}` : "–";
 }

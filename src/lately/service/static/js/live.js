@@ -9,7 +9,7 @@ import { newest, NO_SKETCHES, on, state, tell } from "./state.js";
 import { token } from "./token.js";
 
 const PACE = 1000, SITES_PACE = 5000, AGAIN = 3000;
-const RUNS = 2000;
+const RUNS = 2000, AHEAD = 10, SITES = 20;
 let stale = false, timer = null, refreshed = 0, sitesAt = -Infinity, lost = false, source = null;
 
 function trouble(error) {
@@ -42,19 +42,27 @@ async function refresh() {
   }
 }
 
-/** The sites, as their newest stored sketches tell; what can be asked changes with those, too. */
+/** Which sites are silent or ahead: a few of each, however many there are. */
+async function silent() {
+  const [ahead, rest] = await Promise.all([get("sites", { state: "ahead", limit: AHEAD }), get("sites", { limit: SITES })]);
+  const known = new Set(ahead.rows.map((row) => row.site));
+  return { ...rest, rows: [...ahead.rows, ...rest.rows.filter((row) => !known.has(row.site))] };
+}
+
+/** The sites, and their rows as their newest stored sketches tell; what can be asked changes with those, too. */
 async function sites() {
   sitesAt = performance.now();
+  state.sites = await silent().catch((error) => ({ error }));
+  tell("sites");
   const before = state.about.asof;
   if (before === null) state.about = await get("about");
   if (state.about.asof === null) {
-    state.sites = { error: { told: NO_SKETCHES } };
-    sitesAt += 60_000;       // no need to ask again soon
+    state.totals = { error: { told: NO_SKETCHES } };
   } else {
-    state.sites = await get("sites").catch((error) => ({ error }));
-    if (!state.sites.error && state.sites.asof !== state.about.asof) state.about = await get("about");
+    state.totals = await get("site-totals").catch((error) => ({ error }));
+    if (!state.totals.error && state.totals.asof !== state.about.asof) state.about = await get("about");
   }
-  tell("sites");
+  tell("totals");
   if (state.about.asof !== before) tell("asof");
 }
 

@@ -8,6 +8,7 @@ import "./quantiles.js";
 import "./alerts.js";
 import "./ask.js";
 import "./sites.js";
+import "./totals.js";
 import "./bytes.js";
 import "./work.js";
 import { start } from "./live.js";

@@ -1,7 +1,7 @@
 // Which time the charts show: the last so long, all, or what was brushed over. All charts of time share it.
 
 import { byId, el } from "./dom.js";
-import { clock, length, number, place } from "./format.js";
+import { clock, length, place } from "./format.js";
 import { isInteger, newest, on, state, tell } from "./state.js";
 
 let range = { last: null, label: "15m" };       // {last: length or null for all} or {from, to}
@@ -11,7 +11,7 @@ function choices() {
   if (!isInteger()) return [["5m", 3e5], ["15m", 9e5], ["1h", 3.6e6], ["All", null]];
   const whole = length(state.about.window.length);
   const parts = [...new Set([whole / 12, whole / 4, whole].map(Math.round))].filter((part) => part > 0);
-  return [...parts.map((part) => [number(part), part]), ["All", null]];
+  return [...parts.map((part) => [String(part), part]), ["All", null]];
 }
 
 /** [from, to] as places on the axis; null before there is anything. */

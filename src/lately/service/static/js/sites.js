@@ -1,42 +1,46 @@
-// The sites: how many rows each had in the window, between which bounds, and what its stored sketches weigh.
+// The sites: how many there are, which are silent and since when, and which are ahead of the others.
 
 import { byId, el, empty, say } from "./dom.js";
-import { between, bytes, clock, full, number, percent, share } from "./format.js";
-import { on, state } from "./state.js";
+import { clock, full, many, span } from "./format.js";
+import { isInteger, on, state } from "./state.js";
 
-function bar(part) {
-  const inner = el("i");
-  inner.style.width = `${(100 * part).toFixed(1)}%`;
-  return el("span", { class: "share", "aria-hidden": "true" }, inner);
+/** How long: of integer times the integer. */
+const long = (value) => (isInteger() ? full(value) : span(value));
+
+/** How far behind or ahead. */
+function distance({ behind }) {
+  if (behind === null) return "–";
+  return behind < 0 ? `${long(-behind)} ahead` : long(behind);
 }
 
-function cells(row, whole) {
-  const { total } = row;
-  const part = total && whole ? total.value / whole : NaN;
-  return el("tr", {},
+function cells(row) {
+  const lost = row.late === null ? "–" : `${full(row.late)}, ${full(row.rejected)}`;
+  const refused = row.ahead ? `; ${many(row.ahead, "row")} refused for being ahead, last at ${clock(row.ahead_seen, true)}` : "";
+  return el("tr", { class: row.state ?? "" },
     el("td", { class: "name", title: row.site }, row.site),
-    el("td", { class: "n", title: total ? full(total.value) : null }, number(total?.value)),
-    el("td", { class: "n dim", title: total ? `${between(total, full)}, ${percent(total.confidence)} sure` : null }, total ? between(total) : "–"),
-    el("td", { class: "n" }, Number.isFinite(part) ? bar(part) : null, share(part)),
-    el("td", { class: "n", title: `${full(row.bytes)} bytes` }, bytes(row.bytes)));
+    el("td", { class: "word" }, row.state ?? "–"),
+    el("td", { class: "n", title: `Its newest row is of ${clock(row.time, true)}` }, distance(row)),
+    el("td", { class: "n", title: clock(row.seen, true) }, row.seen === null ? "–" : `${span((Date.now() - Date.parse(row.seen)) / 1000)} ago`),
+    el("td", { class: "n", title: `${full(row.counted)} counted${refused}` }, lost));
 }
 
 function update() {
   const { sites } = state;
   if (!sites) return;
   if (sites.error || !sites.rows.length) {
-    empty("sites-empty", sites.error?.told ?? "No site has sent a row yet.", "sites-scroll");
+    empty("sites-empty", sites.error ? sites.error.told ?? String(sites.error) : "No site has sent a row yet.", "sites-scroll");
+    say("sites-hint", "");
+    say("sites-foot", "");
     return;
   }
   empty("sites-empty", "", "sites-scroll");
-  const rows = [...sites.rows].sort((a, b) => (b.total?.value ?? 0) - (a.total?.value ?? 0));
-  const whole = rows.reduce((all, row) => all + (row.total?.value ?? 0), 0);
-  const weight = rows.reduce((all, row) => all + row.bytes, 0);
-  const sum = el("tr", { class: "sum" },
-    el("td", {}, "all"), el("td", { class: "n", title: full(whole) }, whole ? number(whole) : "–"), el("td"), el("td"),
-    el("td", { class: "n", title: `${full(weight)} bytes` }, bytes(weight)));
-  byId("sites").replaceChildren(...rows.map((row) => cells(row, whole)), ...(rows.length > 1 ? [sum] : []));
-  say("sites-hint", `${rows.length} in the last ${state.about?.window.length ?? "window"}, as of ${clock(sites.asof)}`);
+  byId("sites").replaceChildren(...sites.rows.map(cells));
+  const known = sites.newest !== null;
+  const states = ["silent", "ahead", "behind"].filter((name) => sites[name]).map((name) => `${full(sites[name])} ${name}`);
+  say("sites-hint", [many(sites.sites, "site"), ...(known && !states.length ? ["none silent or ahead"] : states)].join(" · "));
+  const more = sites.sites > sites.rows.length ? ` ${full(sites.sites - sites.rows.length)} more: \`lately query sites\`.` : "";
+  const rule = known ? `Silent: no row in the newest batches, and more than ${long(sites.tolerance)} behind.` : "";
+  byId("sites-foot").textContent = `${rule}${more}`.replaceAll("`", "");
 }
 
 on("sites", update);

@@ -5,7 +5,8 @@ export const state = {
   runs: [],         // rows of batches, oldest first
   answers: null,    // {batch, time, rows} of the newest batch
   alerts: [],       // rows, newest last
-  sites: null,      // /api/sites, or {error}
+  sites: null,      // /api/sites, those that are ahead first, or {error}
+  totals: null,     // /api/site-totals, or {error}
 };
 
 /** What helps where questions need sketches and none are stored. */
@@ -35,3 +36,6 @@ export function answersTo(query, site = null) {
 export function sitesOf(query) {
   return [...new Set((state.answers?.rows ?? []).filter((row) => row.query === query).map((row) => row.site))];
 }
+
+/** Whether an alert began to fire with this row; else it was resolved. */
+export const isFiring = (row) => row.state === "firing";

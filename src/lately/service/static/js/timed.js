@@ -25,7 +25,7 @@ export function axes(as = number, { bare = false, fromZero = false } = {}) {
   const { muted, line, grid } = colours();
   const [min, max] = bounds() ?? [null, null];
   const label = { color: muted, fontSize: 11.5, hideOverlap: true };
-  const told = isInteger() ? (value) => number(value) : { day: "{MMM} {d}" };
+  const told = isInteger() ? (value) => String(value) : { day: "{MMM} {d}" };
   return {
     grid: { left: 2, right: 10, top: bare ? 6 : 12, bottom: 2, outerBoundsMode: "same", outerBoundsContain: "axisLabel" },
     xAxis: {

@@ -5,7 +5,7 @@ import { byId, el, empty, options, say } from "./dom.js";
 import { between, full, number, percent, place, spelled } from "./format.js";
 import { historyOf } from "./history.js";
 import { bounds, within } from "./range.js";
-import { answersTo, on, queriesOf, sitesOf, state } from "./state.js";
+import { answersTo, isFiring, on, queriesOf, sitesOf, state } from "./state.js";
 import { axes, banded, FINE, nearest, thinned, timeChart, timeTip } from "./timed.js";
 
 let picked = null;        // {query, item, site}
@@ -16,7 +16,7 @@ const ids = { query: "trend-query", item: "trend-item", site: "trend-site" };
 /** The line that a monitor of this name watches, if the answer is one of a monitor's. */
 function lineOf(query) {
   const watch = state.about?.monitors.find((one) => one.name === query);
-  return watch?.above ?? watch?.tau ?? null;
+  return watch?.above ?? watch?.below ?? watch?.tau ?? null;
 }
 
 function choose() {
@@ -54,7 +54,7 @@ function update() {
 function marks() {
   const { alarm, muted } = colours();
   const shown = bounds();
-  const raised = within(state.alerts).filter((row) => row.raised && shown).map((row) => ({ xAxis: place(row.time), name: row.monitor }));
+  const raised = within(state.alerts).filter((row) => isFiring(row) && shown).map((row) => ({ xAxis: place(row.time), name: row.monitor }));
   const watched = lineOf(picked?.query);
   const line = watched === null ? [] : [{ yAxis: watched, name: "line", lineStyle: { color: muted, type: "solid" } }];
   return {

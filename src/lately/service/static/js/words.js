@@ -1,6 +1,6 @@
 // Answers in words.
 
-import { between, full, number, percent, spelled } from "./format.js";
+import { apart, between, full, number, percent, spelled } from "./format.js";
 import { shareName } from "./quantiles.js";
 
 /** "in the last 10 minutes at paris" */
@@ -18,8 +18,8 @@ function told(time) {
 export function sure(estimate) {
   const { value, low, high, confidence } = estimate;
   if (low === value && high === value) return confidence === 1 ? "That is exact." : `It is just that with a probability of at least ${percent(confidence)}.`;
-  const bounds = `between ${full(low)} and ${full(high)}`;
-  return confidence === 1 ? `It is certainly ${bounds}.` : `It is ${bounds} with a probability of at least ${percent(confidence)}.`;
+  const range = `between ${apart(low, high, full).join(" and ")}`;
+  return confidence === 1 ? `It is certainly ${range}.` : `It is ${range} with a probability of at least ${percent(confidence)}.`;
 }
 
 export const SAID = {

@@ -1,4 +1,4 @@
-"""``python -m lately.cli`` is the ``lately`` command."""
+"""``python -m lately`` is the ``lately`` command."""
 
 from lately.cli import main
 

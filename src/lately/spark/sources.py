@@ -1,0 +1,151 @@
+"""The source of a pipeline as a DataFrame, or why Spark cannot read it: the line of the file, and what to do."""
+
+import difflib
+import re
+from pathlib import Path
+from typing import Any
+
+import pyspark
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from lately.config import Config, Source
+from lately.core.errors import InputError
+from lately.spark import connectors
+from lately.spark.expressions import expressions
+from lately.spark.failures import SPARKS, reason
+from lately.toml_lines import Way
+
+#: What Spark knows of the file that a row is from; only sources of files have it, and only until a batch begins.
+METADATA = "_metadata"
+_TYPES = ("string", "bigint", "int", "smallint", "tinyint", "double", "float", "boolean", "binary", "date", "timestamp")
+#: The version of Hadoop that a version of Spark brings, which its filesystems must have too.
+_HADOOP = {"4.1": "3.4.2"}
+_NEWER_HADOOP = "3.5.0"
+#: Formats whose lines may not fit the columns; a mode of theirs that drops such lines, or fails, is the user's choice.
+_TEXT_FORMATS = ("json", "csv", "xml")
+
+
+def read_source(reader: Any, config: Config) -> DataFrame:
+    """The rows of a pipeline's source, not read yet.
+
+    Parameters
+    ----------
+    reader
+        ``spark.read`` for a batch, ``spark.readStream`` for a stream.
+    config
+        The pipeline. If an expression of it reads ``_metadata``, that becomes a column: a micro-batch would have lost it.
+    """
+    source = config.source
+    try:
+        reader = reader.format(source.format).options(**source.options)
+        if source.columns is not None:
+            reader = reader.schema(source.columns)
+        rows: DataFrame = reader.load() if source.path is None else reader.load(source.path)
+        if (schema := _with_corrupt_column(rows.schema, source)) is not None:
+            rows = reader.schema(schema).load(source.path)
+    except SPARKS as error:
+        raise InputError(source_mistake(error, config)[1]) from error
+    if METADATA not in rows.columns and any(re.search(rf"\b{METADATA}\b", one.text) for one in expressions(config)):
+        try:
+            return rows.select("*", F.col(METADATA))
+        except AnalysisException:  # the analysis reports the expression that reads it
+            return rows
+    return rows
+
+
+def corrupt_column(source: Source) -> str:
+    """The column in which Spark's readers put a line that they could not read."""
+    named = [value for name, value in source.options.items() if name.lower() == "columnnameofcorruptrecord"]
+    return str(named[0]) if named else "_corrupt_record"
+
+
+def _with_corrupt_column(schema: T.StructType, source: Source) -> T.StructType | None:
+    """The columns of a source of text files with one more, for lines that cannot be read; None if no such column is needed.
+
+    Without it Spark gives such a line as a row of NULLs, and nobody can tell what it was.
+    """
+    modes = [str(value).upper() for name, value in source.options.items() if name.lower() == "mode"]
+    name = corrupt_column(source)
+    if source.format.lower() not in _TEXT_FORMATS or name in schema.names or modes not in ([], ["PERMISSIVE"]):
+        return None
+    return T.StructType([*schema.fields, T.StructField(name, T.StringType())])
+
+
+def source_mistake(error: BaseException, config: Config) -> tuple[int, str]:
+    """The line of what is wrong with a source, and a sentence about it."""
+    way, says = _wrong(error, config)
+    value: Any = config.source
+    for step in way[1:]:
+        value = getattr(value, str(step))
+    shown = value if len(way) > 1 else None
+    return config.origin.mistake(way, shown, f"cannot read the source: {says}")
+
+
+def _wrong(error: BaseException, config: Config) -> tuple[Way, str]:
+    source, says, spark = config.source, reason(error), _version()
+    if isinstance(error, ParseException):
+        return ("source", "columns"), with_remedy(sql_reason(error), 'write columns as in SQL: "ts timestamp, url string"')
+    if "does not support user-specified schema" in says:
+        return ("source", "columns"), f"{source.format} has columns of its own; leave columns out"
+    if re.search("Failed to find (the )?data source", says):
+        return ("source", "format"), connectors.missing(source.format, spark) + _absent_jars(config)
+    if "is not a valid Spark SQL Data Source" in says or "does not support batch" in says:
+        return ("source", "format"), f'Spark reads {source.format} as a stream only; give mode = "available-now"'
+    if re.search("does not support streamed reading|does not support (micro-batch|streaming)", says):
+        return ("source", "format"), f'Spark does not read {source.format} as a stream; give mode = "batch"'
+    if source.path is not None:
+        if "Path does not exist" in says:
+            return ("source", "path"), "there is nothing at this path; give one that exists, as the machines of Spark see it"
+        if "Unable to infer schema" in says:
+            return ("source", "path"), (
+                f"there are no {source.format} files here to take the columns from; add files, or say "
+                'columns = "ts timestamp, url string" in [source]'
+            )
+        if "Permission denied" in says or "AccessControlException" in says:
+            return ("source", "path"), f"{says}; give a path that the user of this process may read"
+        if scheme := re.search(r'No FileSystem for scheme "?(\w+)|hadoop\.fs\.(s3a)\.', says):
+            return ("source", "path"), _no_filesystem(scheme[1] or scheme[2], spark)
+    return ("source",), says
+
+
+def sql_reason(error: BaseException) -> str:
+    """What is wrong with a piece of SQL, and at which character of it."""
+    says = reason(error)
+    at = re.search(r"\(line (\d+), pos (\d+)\)|\(line (\d+), position (\d+)\)", str(error))
+    if at is not None:
+        line, character = (int(at[1]), int(at[2]) + 1) if at[1] else (int(at[3]), int(at[4]))
+        says += f" (character {character})" if line == 1 else f" (line {line}, character {character} of it)"
+    if unknown := re.match(r'Unsupported data type "([A-Z_]+)"', says):
+        near = difflib.get_close_matches(unknown[1].lower(), _TYPES, 1)
+        says += f"; did you mean {near[0]}?" if near else f"; types are {', '.join(_TYPES)}, decimal(20,3), array<…>, struct<…>"
+    return says
+
+
+def with_remedy(says: str, remedy: str) -> str:
+    """A sentence that ends with what to do, unless it asks something already."""
+    return says if says.endswith("?") else f"{says}; {remedy}"
+
+
+def _no_filesystem(scheme: str, spark: str) -> str:
+    if scheme not in ("s3", "s3a", "s3n"):
+        return f"Spark has no filesystem for {scheme}://; add its jars to [run.spark] spark.jars, or correct the path"
+    prefix = "" if scheme == "s3a" else "write s3a://… and "
+    hadoop = _HADOOP.get(".".join(spark.split(".")[:2]), _NEWER_HADOOP)
+    return (
+        f"Spark {spark} has no filesystem for {scheme}://; {prefix}add to [run.spark]: "
+        f'"spark.jars.packages" = "org.apache.hadoop:hadoop-aws:{hadoop}"'
+    )
+
+
+def _absent_jars(config: Config) -> str:
+    jars = [jar.strip() for jar in str(config.run.spark.get("spark.jars", "")).split(",") if jar.strip()]
+    gone = [jar for jar in jars if "://" not in jar and "*" not in jar and not Path(jar.removeprefix("file:")).exists()]
+    return f"; of spark.jars {', '.join(gone)} {'is' if len(gone) == 1 else 'are'} not there" if gone else ""
+
+
+def _version() -> str:
+    active = SparkSession.getActiveSession()
+    return str(active.version) if active is not None else pyspark.__version__

@@ -1,0 +1,180 @@
+"""A run that sleeps while another one goes on: when it wakes up it stops, and everything is as the other one left it.
+
+One process (A) runs many pipelines, each stopped at a moment of its own; then all of it is put to sleep (SIGSTOP). B, in this
+process, runs the same pipelines to their ends. Then A wakes up (SIGCONT).
+"""
+
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from patience import wait_until
+from pipelines import WALL_CLOCK, content, events, in_order, run, shuffled, table, write_files
+from test_kill import Process, assert_same
+
+from lately.core.errors import LeaseError
+
+#: One more than the versions that are kept, so that batch 0 is none of them in the end.
+BATCHES = 4
+TABLES = ("answers", "alerts", "late", "rejected", "runs", "sketches")
+QUERIES = [
+    {"name": "top", "kind": "top", "k": 5, "last": "5m"},
+    {"name": "n", "kind": "exact", "aggregate": "count"},
+]
+MONITORS = [{"name": "rush", "kind": "count", "key": 0, "above": 60, "last": "1m", "theta": 0.2}]
+#: The moment, the batch, and what is there to protect the results: where it is "versions", the lease is removed.
+AIMS = [
+    ("logged", 0, "lease"),
+    ("cleared", 1, "lease"),
+    ("before version", 0, "lease"),
+    ("after version", 1, "lease"),
+    ("logged", 0, "versions"),
+    ("before version", 1, "versions"),
+]
+
+
+@dataclass
+class Sleeper:
+    """A pipeline of A: what its file says, where it stops, and what was found once A had woken up."""
+
+    said: dict
+    marker: Path
+    outcome: Path
+    left: dict | None = None
+    error: list | None = None
+
+    @property
+    def folder(self):
+        return Path(self.said["run"]["checkpoint"])
+
+
+def everything(said):
+    return {name: in_order(table(said, name), leave=WALL_CLOCK) for name in TABLES}
+
+
+def on_disk(sleeper):
+    """All files of the store and the versions of the state, byte by byte, without what is nobody's."""
+    files = [*Path(sleeper.said["store"]["path"]).rglob("*"), *sleeper.folder.glob("state/*.json")]
+    return {str(path): path.read_bytes() for path in files if path.is_file() and path.parent.name != ".lease"}
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    rows = shuffled(events(2_000, minutes=8), 12)
+    site = rows["site"].to_pylist()
+    site[::97] = [None] * len(site[::97])
+    return write_files(rows.set_column(2, "site", [site]), tmp_path_factory.mktemp("overtaken") / "source", BATCHES)
+
+
+def asked(source, folder, lease="1s", mode="available-now"):
+    window = {"length": "5m", "lateness": "5s"}
+    monitors = [] if mode == "batch" else MONITORS
+    said = content(source, folder, mode, name=folder.name, queries=QUERIES, monitors=monitors, window=window)
+    said["run"]["lease"] = lease
+    return said
+
+
+@pytest.fixture(scope="module")
+def in_peace(spark, source, tmp_path_factory):
+    said = asked(source, tmp_path_factory.mktemp("peace"))
+    assert run(spark, said).run(spark) == 0  # nothing is new
+    told = everything(said)
+    assert len(told["runs"]) == BATCHES
+    assert all(told.values())
+    return told
+
+
+@pytest.fixture(scope="module")
+def night(spark, source, in_peace, tmp_path_factory):
+    """All sleepers after A woke up, and what B was told when it came while A was awake."""
+    folder = tmp_path_factory.mktemp("night")
+    sleepers, plans = {}, []
+
+    def add(name, stop, at, **how):
+        key = f"{len(plans)}"
+        one = Sleeper(asked(source, folder / key, **how), folder / f"{key} marker", folder / f"{key} outcome")
+        sleepers[name] = one
+        plans.append({"said": one.said, "stop": stop, "at": at, "marker": str(one.marker), "outcome": str(one.outcome)})
+
+    for moment, at, layer in AIMS:
+        add((moment, at, layer), moment, at)
+    add("batch", "before version", 0, mode="batch")
+    add("awake", "before version", 1, lease="1h")
+    awake = sleepers.pop("awake")
+    with Process(folder / "A", plans) as process:
+        assert process.wait_for([plan["marker"] for plan in plans]), process.end_of_log()
+        with pytest.raises(LeaseError) as refused:
+            run(spark, awake.said)
+        os.killpg(process.process.pid, signal.SIGSTOP)
+        for name, one in sleepers.items():
+            overtake(spark, one, process)
+            if name[-1] == "versions":
+                shutil.rmtree(one.folder / "lease")
+            one.left = on_disk(one)
+            Path(f"{one.marker} go").touch()
+        os.killpg(process.process.pid, signal.SIGCONT)
+        wait_until(lambda: all(one.outcome.exists() for one in sleepers.values()), process.end_of_log)
+        for one in sleepers.values():
+            one.error = json.loads(one.outcome.read_text())
+        pid = process.process.pid
+    # A was killed now, with its lease of an hour; who comes next does not wait for that.
+    run(spark, awake.said)
+    return sleepers, (awake, pid, str(refused.value))
+
+
+def overtake(spark, sleeper, process):
+    """Run it to its end as soon as the lease of A has expired."""
+
+    def taken_over():
+        try:
+            run(spark, sleeper.said)
+            return True
+        except LeaseError:
+            return False
+
+    wait_until(taken_over, process.end_of_log)
+
+
+@pytest.mark.parametrize(("moment", "at", "layer"), AIMS)
+def test_a_run_that_wakes_up_stops_and_changes_nothing(spark, night, in_peace, moment, at, layer):
+    sleeper = night[0][moment, at, layer]
+    kind, text = sleeper.error
+    assert kind == "LeaseError", text
+    if layer == "lease":
+        assert "has taken over while this one" in text
+        assert f"process {os.getpid()} on {socket.gethostname()}" in text
+    else:
+        assert f"another run has gone on to batch {BATCHES - 1} of the state" in text
+        assert f"while this one was at batch {at}." in text
+    assert on_disk(sleeper) == sleeper.left
+    assert_same(everything(sleeper.said), in_peace)
+    assert run(spark, sleeper.said)._count == 0  # nothing is new
+    assert_same(everything(sleeper.said), in_peace)
+
+
+def test_a_batch_that_wakes_up_stops_and_changes_nothing(night):
+    sleeper = night[0]["batch"]
+    kind, text = sleeper.error
+    assert kind == "LeaseError", text
+    assert "has taken over while this one" in text
+    assert on_disk(sleeper) == sleeper.left
+    assert len(table(sleeper.said, "runs")) == 1
+
+
+def test_a_second_run_is_refused_with_who_holds_it_since_when_and_until_when(night):
+    awake, pid, text = night[1]
+    assert f"another run holds the lease in '{awake.folder}/lease': process {pid} on {socket.gethostname()}" in text
+    holder = json.loads(sorted((awake.folder / "lease").glob("*.json"))[-1].read_text())
+    assert holder["released"]  # by the run after it
+    assert ", since 20" in text
+    assert 0 < int(re.search(r"its lease expires in (\d+) s", text)[1]) <= 3600
+
+
+def test_a_run_after_one_that_was_killed_does_not_wait_for_its_lease(night, in_peace):
+    assert_same(everything(night[1][0].said), in_peace)
