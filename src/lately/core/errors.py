@@ -1,8 +1,30 @@
-"""The few kinds of error that lately raises. Each message says what happened, with which values, and what to do."""
+"""The kinds of error that lately raises. Each has a message (what is wrong, where, which value) and a remedy (what to do)."""
 
 
 class LatelyError(Exception):
-    """Anything that lately refuses to do; catch this one to catch them all."""
+    """Base class of all errors that lately raises; catch this one to catch them all.
+
+    Parameters
+    ----------
+    message
+        What is wrong, where (file, line, option, query), and the value.
+    remedy
+        What to do about it, as a sentence without a capital and without a full stop; None if the message says it all.
+
+    >>> error = LatelyError("eps=2.0 is not between 0 and 1", remedy="give a share, such as 0.01")
+    >>> error.message, error.remedy
+    ('eps=2.0 is not between 0 and 1', 'give a share, such as 0.01')
+    >>> print(error)
+    eps=2.0 is not between 0 and 1; give a share, such as 0.01
+    """
+
+    def __init__(self, message: object = "", remedy: str | None = None) -> None:
+        super().__init__(message, remedy)  # all of it, so that pickling keeps it
+        self.message = str(message)
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        return f"{self.message}; {self.remedy}" if self.remedy else self.message
 
 
 class ParameterError(LatelyError, ValueError):
