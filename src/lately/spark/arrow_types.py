@@ -1,6 +1,6 @@
-"""The Arrow types of Spark's types, as they cross between Java and Python.
+"""The Arrow types of Spark's types, as data passes between the JVM and Python.
 
-PySpark has such a function of its own, but it is private, and its parameters change from version to version.
+PySpark has such a function, but it is private, and its parameters differ between versions.
 """
 
 import pyarrow as pa
@@ -28,10 +28,12 @@ _TYPES: dict[type[T.DataType], pa.DataType] = {
 
 
 def arrow_schema(schema: T.StructType) -> pa.Schema:
-    """The Arrow schema of a DataFrame's schema; timestamps are in UTC.
+    """Return the Arrow schema of a DataFrame's schema; timestamps are in UTC.
 
-    Args:
-        schema: of any DataFrame, with columns of basic types, arrays or structs.
+    Parameters
+    ----------
+    schema
+        The schema of a DataFrame. Its columns are of basic types, arrays or structs; ParameterError for any other type.
 
     >>> arrow_schema(T.StructType([T.StructField("site", T.StringType()), T.StructField("ts", T.TimestampType())]))
     site: string
@@ -51,7 +53,9 @@ def _arrow_type(name: str, kind: T.DataType) -> pa.DataType:
         return pa.list_(_field("element", kind.elementType, kind.containsNull))
     if isinstance(kind, T.StructType):
         return pa.struct([_field(field.name, field.dataType, field.nullable) for field in kind.fields])
-    for known, arrow in _TYPES.items():
-        if isinstance(kind, known):
+    for spark_type, arrow in _TYPES.items():
+        if isinstance(kind, spark_type):
             return arrow
-    raise ParameterError(f"column {name!r} has the type {kind.simpleString()}, which cannot be grouped by; cast it to string")
+    raise ParameterError(
+        f"column {name!r} has the type {kind.simpleString()}, which cannot be grouped by", remedy="cast it to string"
+    )

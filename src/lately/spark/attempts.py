@@ -1,13 +1,13 @@
-"""Expressions of the pipeline file that may fail for some rows, evaluated so that such a row does not stop the batch.
+"""Evaluates expressions of the pipeline file so that a row for which one fails does not stop the batch.
 
-Spark 4 is ANSI: a cast of "n/a", an overflow or a division by zero in any expression fails the whole job, and a stream that
-meets such a row fails again whenever it is restarted. Here an expression becomes a column of its own,
+Spark 4 follows ANSI SQL: a cast of "n/a", an overflow or a division by zero in any expression fails the whole job, and a stream
+that reads such a row fails again after every restart. Here every expression becomes a column,
 
     CASE WHEN spark_partition_id() >= 0 THEN try(struct(expression AS v)) END
 
-which is NULL where it failed, and a struct that holds its value, perhaps NULL, where it did not. The condition is always true,
-but Spark does not know that: common subexpressions are computed before a row's other expressions, outside of any ``try``, and
-only a branch that might not be taken keeps its subexpressions to itself.
+which is NULL where the expression failed, and otherwise a struct that holds its value (which may be NULL). The condition is
+always true, but the optimizer does not know that. Without it, Spark would compute common subexpressions before the row's other
+expressions and outside of any ``try``; it does not extract subexpressions from a conditional branch.
 """
 
 import re
@@ -18,46 +18,57 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-#: Names of columns and of fields in them cannot fail.
+#: The name of a column or of a field in one: reading it cannot fail.
 _NAME = re.compile(r"(?:[^\W\d]\w*|`[^`]+`)(?:\.(?:[^\W\d]\w*|`[^`]+`))*")
-#: What the columns of attempts are called.
+#: The names of these columns begin with this prefix.
 PREFIX = "_lately_attempt_"
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """An expression in SQL as later projections see it."""
+    """An expression, for use in a later projection over ``Attempts.on(df)``."""
 
+    #: The expression in SQL.
     text: str
+    #: Its value; NULL where it failed.
     value: Column
-    #: Whether it failed for a row; None if it cannot.
+    #: Whether it failed for a row; None if it cannot fail.
     failed: Column | None
 
 
 class Attempts:
     """The expressions of a pipeline file over the rows of its source.
 
-    Args:
-        spark: the session of the source.
-        texts: expressions in SQL; equal ones share a column.
+    Parameters
+    ----------
+    spark
+        The session of the source.
+    texts
+        Expressions in SQL; equal ones share a column.
     """
 
     def __init__(self, spark: SparkSession, texts: Iterable[str]) -> None:
         self._columns: list[Column] = []
-        self._known: dict[str, Attempt] = {}
+        self._attempts: dict[str, Attempt] = {}
         for text in dict.fromkeys(texts):
             if _NAME.fullmatch(text.strip()):
-                self._known[text] = Attempt(text, F.expr(text), None)
+                self._attempts[text] = Attempt(text, F.expr(text), None)
                 continue
             name = f"{PREFIX}{len(self._columns)}"
             self._columns.append(_attempt(spark, text).alias(name))
-            self._known[text] = Attempt(text, F.col(f"{name}.v"), F.col(name).isNull())
+            self._attempts[text] = Attempt(text, F.col(f"{name}.v"), F.col(name).isNull())
 
     def __getitem__(self, text: str) -> Attempt:
-        return self._known[text]
+        return self._attempts[text]
 
     def on(self, df: DataFrame) -> DataFrame:
-        """The rows with a column for each attempt, which attempts' values refer to."""
+        """Add a column for each attempt; ``value`` and ``failed`` of the attempts refer to these columns.
+
+        Parameters
+        ----------
+        df
+            Rows of the source.
+        """
         return df.select("*", *self._columns) if self._columns else df
 
 

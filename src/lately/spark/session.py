@@ -1,4 +1,4 @@
-"""A Spark session with as little ceremony as possible: the one that is there, or a quiet local one."""
+"""Returns the active Spark session, or starts a local one with little log output."""
 
 import atexit
 import os
@@ -11,9 +11,9 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from lately.core.errors import LatelyError, ParameterError
-from lately.spark.java import ensure_java, kept
+from lately.spark.java import cached_file, ensure_java
 
-#: What is said before a log level can be set; Spark's own default begins with a banner.
+#: The log4j2 configuration until a log level can be set; Spark's own default prints a banner.
 _LOGGING = """\
 rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = console
@@ -22,10 +22,10 @@ appender.console.name = console
 appender.console.target = SYSTEM_ERR
 appender.console.layout.type = PatternLayout
 appender.console.layout.pattern = %d{yy/MM/dd HH:mm:ss} %p %c{1}: %m%n%ex
-# Shells say that they set a level, unless theirs is that of the root.
+# The gateway prints that it sets a level, unless its own equals that of the root.
 logger.shell.name = org.apache.spark.api.python.PythonGatewayServer
 logger.shell.level = error
-# A failed task is told by the exception that the query raises.
+# The exception that a query raises reports its failed tasks already.
 logger.tasks.name = org.apache.spark.scheduler.TaskSetManager
 logger.tasks.level = off
 logger.executor.name = org.apache.spark.executor.Executor
@@ -33,9 +33,9 @@ logger.executor.level = off
 logger.shutdown.name = org.apache.spark.util.ShutdownHookManager
 logger.shutdown.level = off
 """
-#: This rule of Spark's merges subplans over the same rows, and fails over Python's aggregates without GROUP BY that differ
-#: ("UnevaluableAggregateFunc.aggBufferAttributes should not be called"): in subqueries, since 4.2 also in a UNION. Its name by
-#: version: 4.3, 4.2, 4.1. A version ignores the names that it does not have.
+#: This optimizer rule of Spark merges subplans over the same rows. It fails if they have different Python aggregates without
+#: GROUP BY ("UnevaluableAggregateFunc.aggBufferAttributes should not be called"): in subqueries, since 4.2 also in a UNION.
+#: These are its names in Spark 4.3, 4.2 and 4.1; each version ignores the other names.
 _FAILS_ON_PYTHON = (
     "org.apache.spark.sql.execution.planmerging.MergeSubplans",
     "org.apache.spark.sql.catalyst.optimizer.MergeSubplans",
@@ -44,45 +44,65 @@ _FAILS_ON_PYTHON = (
 
 
 def session(master: str | None = None, app: str = "lately", **config: Any) -> SparkSession:
-    """The Spark session that is there, or a new one: local on all cores, quiet, on whatever Java can be found.
+    """Return the active Spark session, or start one: on all cores of this machine, with little log output.
 
-    Settings are Spark's, with underscores for dots: ``session("local[4]", spark_driver_memory="4g")``, or
-    ``session(**{"spark.driver.memory": "4g"})``. A session that is there already is returned as it is.
+    An active session is returned as it is: the parameters apply only to a new one. A new session runs on the Java that
+    ``lately.spark.java.find_java`` finds.
+
+    Parameters
+    ----------
+    master
+        Spark's master URL, such as "local[4]". By default that of the environment variable MASTER, or else "local[*]".
+    app
+        The name of the application; by default "lately".
+    config
+        Settings of Spark, with underscores for dots: ``session("local[4]", spark_driver_memory="4g")``, or with Spark's own
+        names: ``session(**{"spark.driver.memory": "4g"})``.
     """
     active = SparkSession.getActiveSession()
     if active is not None:
         return active
     if SparkContext._active_spark_context is not None or _runs_inside_spark():
         return SparkSession.builder.appName(app).getOrCreate()
-    chosen = settings(master or os.environ.get("MASTER") or "local[*]", app, **config)
+    config_map = settings(master or os.environ.get("MASTER") or "local[*]", app, **config)
     ensure_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    if chosen["spark.master"].startswith("local"):
+    if config_map["spark.master"].startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     try:
-        made = SparkSession.builder.config(map={**chosen}).getOrCreate()
+        started = SparkSession.builder.config(map={**config_map}).getOrCreate()
     except PySparkException as error:
         if error.getCondition() != "JAVA_GATEWAY_EXITED":
             raise
         raise LatelyError(
-            f"the Java in {os.environ['JAVA_HOME']} did not start Spark; what it said is above. "
-            "Give spark.driver.memory less than this machine has, or set JAVA_HOME to another Java 17 or later"
+            f"the Java in {os.environ['JAVA_HOME']} did not start Spark; its own message is printed above",
+            remedy="set spark.driver.memory to less than this machine has, or JAVA_HOME to another Java 17 or later",
         ) from None
-    made.sparkContext.setLogLevel("ERROR")
-    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):  # the exception says it, without 100 lines of JSON
+    started.sparkContext.setLogLevel("ERROR")
+    # These would log every error of a query as 100 lines of JSON; the exception reports it already.
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         PySparkLogger.getLogger(name).setLevel("CRITICAL")
-    atexit.register(made.stop)  # or idle workers complain that Java has gone
-    return made
+    atexit.register(started.stop)  # otherwise idle workers print that the JVM has gone
+    return started
 
 
 def settings(master: str, app: str, **config: Any) -> dict[str, str]:
-    """What a new session is told: our defaults, and above them what the user says.
+    """Return the settings of a new session: the defaults of lately, overridden by those of the user.
 
-    >>> settings("local[2]", "mine", spark_ui_enabled=True)["spark.ui.enabled"]
+    Parameters
+    ----------
+    master
+        Spark's master URL.
+    app
+        The name of the application.
+    config
+        Settings of Spark, with underscores for dots or with Spark's own names.
+
+    >>> settings("local[2]", "shop", spark_ui_enabled=True)["spark.ui.enabled"]
     'true'
     """
-    chosen = {
+    defaults = {
         "spark.master": master,
         "spark.app.name": app,
         "spark.ui.enabled": "false",
@@ -91,23 +111,29 @@ def settings(master: str, app: str, **config: Any) -> dict[str, str]:
         "spark.sql.optimizer.excludedRules": ",".join(_FAILS_ON_PYTHON),
     }
     if master.startswith("local"):
-        chosen |= {
+        defaults |= {
             "spark.driver.memory": f"{_megabytes()}m",
             "spark.driver.host": "127.0.0.1",
             "spark.sql.shuffle.partitions": str(cores(master)),
         }
     for name in config:
         if not name.startswith(("spark.", "spark_")):
-            raise ParameterError(f"{name}={config[name]!r} is no setting of Spark; write it like spark_driver_memory='4g'")
-    given = {name if "." in name else name.replace("_", "."): _said(value) for name, value in config.items()}
-    options = f"-Dlog4j2.configurationFile={kept('log4j2.properties', _LOGGING).as_uri()}"
-    chosen |= given
-    chosen["spark.driver.extraJavaOptions"] = f"{options} {given.get('spark.driver.extraJavaOptions', '')}".strip()
-    return chosen
+            raise ParameterError(
+                f"{name}={config[name]!r} is not a setting of Spark", remedy="write it like spark_driver_memory='4g'"
+            )
+    overrides = {name if "." in name else name.replace("_", "."): _setting_text(value) for name, value in config.items()}
+    options = f"-Dlog4j2.configurationFile={cached_file('log4j2.properties', _LOGGING).as_uri()}"
+    java_options = f"{options} {overrides.get('spark.driver.extraJavaOptions', '')}".strip()
+    return defaults | overrides | {"spark.driver.extraJavaOptions": java_options}
 
 
 def cores(master: str) -> int:
-    """How many tasks a local master runs at a time.
+    """Return how many tasks a local master runs at a time.
+
+    Parameters
+    ----------
+    master
+        A master URL: "local", "local[4]", "local[4, 2]" or "local[*]".
 
     >>> cores("local"), cores("local[4]"), cores("local[3, 2]")
     (1, 4, 3)
@@ -119,12 +145,12 @@ def cores(master: str) -> int:
 
 
 def _runs_inside_spark() -> bool:
-    """Whether spark-submit, Databricks or a Spark Connect server has the session, and with it Java and the settings."""
+    """Return whether spark-submit, Databricks or Spark Connect provides the session, and with it Java and the settings."""
     return any(name in os.environ for name in ("PYSPARK_GATEWAY_PORT", "DATABRICKS_RUNTIME_VERSION", "SPARK_REMOTE"))
 
 
 def _megabytes() -> int:
-    """A quarter of the machine's memory, from one to eight gigabytes."""
+    """Return a quarter of the machine's memory in MiB, at least 1 GiB and at most 8 GiB."""
     try:
         total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20
     except (AttributeError, OSError, ValueError):
@@ -132,5 +158,5 @@ def _megabytes() -> int:
     return min(max(total // 4, 1024), 8192)
 
 
-def _said(value: Any) -> str:
+def _setting_text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
