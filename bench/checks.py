@@ -83,7 +83,7 @@ def _warmed(layout: Layout, hashes: Hashes, ticks: Ints) -> Drift:
     half = hashes.size // 2
     _feed(drift, hashes[:half], ticks[:half])
     drift.tell()
-    drift.wake_after(1e15)  # is compared with after every event, and never reached
+    drift.set_threshold(1e15)  # is compared with after every event, and never reached
     return drift
 
 

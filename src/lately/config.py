@@ -26,10 +26,10 @@ from lately.core.errors import ParameterError
 from lately.exact.aggregates import Aggregate, Condition, avg, count, max_, min_, quantile, stddev, sum_, variance
 from lately.exact.windows import Windows
 from lately.monitor.frequent import Frequent
+from lately.monitor.monitor import Monitor
 from lately.monitor.queries import Count, InnerProduct
 from lately.monitor.queries import SelfJoin as WatchedSelfJoin
 from lately.monitor.sketch import Ecm
-from lately.monitor.watch import Monitor
 from lately.sketches.dyadic import Dyadic
 from lately.sketches.ecm import EcmSketch
 from lately.sketches.quantiles import DEFAULT_QUANTILES

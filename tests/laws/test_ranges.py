@@ -132,5 +132,5 @@ def test_a_monitored_count_is_of_the_window_and_no_more(ticks, more):
     carrier.update(1, ["a"] * len(ticks), ticks)
     carrier.advance(now)
     carrier.settle()
-    (announced,) = carrier.coordinator.announced().values()
+    (announced,) = carrier.coordinator.announcements().values()
     assert announced.value == pytest.approx(held(ticks, now, WINDOW), rel=0.06)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from lately.monitor import Listed, decode
+from lately.monitor import FrequentKeys, decode
 from lately.monitor.coordinator import Activity
 from lately.monitor.site import State
 
@@ -99,10 +99,10 @@ class Carrier:
         if self.flying or not self.has_begun():
             return
         truth = self.monitor.truth(self.joined)
-        for name, said in self.coordinator.announced().items():
-            shown = said if not isinstance(said, Listed) else (said, {key: truth[name].get(key) for key in said.counts})
+        for name, said in self.coordinator.announcements().items():
+            shown = said if not isinstance(said, FrequentKeys) else (said, {key: truth[name].get(key) for key in said.counts})
             assert said.tolerates(truth[name]), f"{name}: announced {shown}, but it is {truth[name]}"
-            if not isinstance(said, Listed) and not said.awaited:  # without one that is awaited nobody can know
+            if not isinstance(said, FrequentKeys) and not said.awaited:  # without one that is awaited nobody can know
                 self.check_alarm(name, said, truth[name])
 
     def check_alarm(self, name, said, truth):

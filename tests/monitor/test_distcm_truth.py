@@ -14,7 +14,7 @@ KINDS = (lt.PerfectCountMin, lt.SimpleCountMin, lt.ProportionalCountMin, lt.Spli
 KEYS = np.arange(9)
 
 
-class Watched:
+class QueryState:
     """Sites, their coordinator, and every arrival of each site, driven step by step."""
 
     def __init__(self, kind, arrivals, sites, push, seed=1, **size):
@@ -70,7 +70,7 @@ def steps(rng, watched, count, heaviest):
 )
 def test_bounds_that_are_certain_hold_the_truth(kind, seed, sites, push, arrivals, heaviest):
     """``high`` always; both bounds where the confidence is 1; and a value is never outside of its own bounds."""
-    watched = Watched(kind, arrivals, sites, push)
+    watched = QueryState(kind, arrivals, sites, push)
     for _ in steps(np.random.default_rng(seed), watched, 40, heaviest):
         exact = [watched.truth(number) for number in range(sites)]
         answers = [(watched.everywhere.counts(KEYS), sum(exact))]
@@ -91,7 +91,7 @@ def test_bounds_that_are_likely_hold_as_often_as_they_say(kind, arrivals):
     wrong = {"common": [], "own": []}
     for seed in range(60):
         rng = np.random.default_rng(seed)
-        watched = Watched(kind, arrivals, 2, 0.1, seed, delta=0.5, eps=0.6)
+        watched = QueryState(kind, arrivals, 2, 0.1, seed, delta=0.5, eps=0.6)
         for _ in steps(rng, watched, 25, (0, 50)[seed % 2]):
             pass
         exact = [watched.truth(number) for number in range(2)]

@@ -99,7 +99,7 @@ class Twin:
 
 def run(drift):
     """Run to the end of the batch; what stopped it on the way."""
-    drift.wake_after(math.inf)
+    drift.set_threshold(math.inf)
     while reason := drift.run():
         yield reason
 
@@ -222,12 +222,12 @@ def test_a_batch_may_be_longer_than_stamps():
 
 def stops(drift, batch_size, room):
     """After which events a run stops because the rows moved further than a room, which is then set anew."""
-    drift.wake_after(room)
+    drift.set_threshold(room)
     found = []
     while reason := drift.run():
         assert reason == MOVED
         found.append(int(drift._at[0]) - 1)
-        drift.wake_after(room)
+        drift.set_threshold(room)
     assert drift._at[0] == batch_size
     return found
 
@@ -267,10 +267,10 @@ def test_silence_stops_a_run_too(batch, signed, room):
     twin.tell()
     for _ in range(8):
         before = twin.drift.norms()
-        twin.drift.wake_after(room)
+        twin.drift.set_threshold(room)
         twin.advance(7)
         assert twin.drift.run() == (MOVED if ((twin.drift.norms() - before) ** 2).sum() > room * room else 0)
-        twin.drift.wake_after(math.inf)
+        twin.drift.set_threshold(math.inf)
         assert twin.drift.run() == 0
 
 
@@ -326,7 +326,7 @@ def test_caps_and_floors_stop_a_run_at_the_very_event(seed):
     listed = sorted((int(HASHES[key]), most) for key, most in caps.items())
     known = np.array([item for item, _ in listed], np.uint64)
     fast.drift.limit(known, np.array([cap, *(most for _, most in listed)], np.int64), np.array(floors, np.int64))
-    fast.drift.wake_after(math.inf)
+    fast.drift.set_threshold(math.inf)
     expected = []
     for i, event in enumerate(batch):
         before = slow.drift._book[:, PART].copy()
@@ -356,7 +356,7 @@ def test_a_floor_passed_while_rings_grow_is_not_forgotten():
     list(run(twin.drift))
     size = twin.drift._waves.rings.size
     twin.drift.limit(np.empty(0, np.uint64), np.full(1, HUGE), np.full(2, 2))
-    twin.drift.wake_after(math.inf)
+    twin.drift.set_threshold(math.inf)
     assert (twin.drift._book[:, FLOOR_OF] == 2).all()
     twin.begin([(right, 11, 1)])  # what came left is gone, what comes right needs room
     assert twin.drift.run() == FLOOR
@@ -405,12 +405,12 @@ def test_keys_told_verbatim_sketch_to_the_numbers_told(batches, room, data):
         updates += len(batch)
         assert drift.updates == updates
         everything -= drift.layout.sketch(hashes, counts)
-        drift.wake_after(room)
+        drift.set_threshold(room)
         while drift.run():
             if data.draw(st.booleans()):  # in the middle of a batch
                 everything += tell()
                 updates = len(batch) - int(drift._at[0])
-            drift.wake_after(room)
+            drift.set_threshold(room)
         if data.draw(st.booleans()):
             everything += tell()
             updates = 0

@@ -21,7 +21,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 import lately as lt
 from lately.monitor import Count, Frequent, InnerProduct, KeyRange, Monitor, SelfJoin
 from lately.monitor.frequent import PATIENCE
-from lately.monitor.messages import Told
+from lately.monitor.messages import SketchUpdate
 
 #: Sketches with the same hash functions in every run.
 Ecm, FastAms = functools.partial(lt.monitor.Ecm, seed=1), functools.partial(lt.monitor.FastAms, seed=1)
@@ -401,7 +401,7 @@ def test_who_waits_says_little():
     for second in range(1, 2_000):
         carrier.update(0, [1], second)
         carrier.settle()
-    told = [message for message in carrier.log if isinstance(message, Told) and message.unasked]
+    told = [message for message in carrier.log if isinstance(message, SketchUpdate) and message.unsolicited]
     assert 20 < len(told) < 40 + math.log(2_000) / math.log(1.025)
 
 
@@ -697,7 +697,7 @@ class Fates(RuleBasedStateMachine):
         for number, site in self.carrier.sites.items():
             assert site.late == self.streams[number].late
         whole = not self.carrier.dead and not coordinator.awaited
-        for name, said in coordinator.announced().items():
+        for name, said in coordinator.announcements().items():
             assert set(said.awaited) <= set(coordinator.awaited)
             if name == "hot":
                 self.check_listed(said, living, whole)
@@ -738,7 +738,7 @@ class Fates(RuleBasedStateMachine):
     @invariant()
     def announcements_have_ages(self):
         if hasattr(self, "carrier"):
-            for said in self.carrier.coordinator.announced().values():
+            for said in self.carrier.coordinator.announcements().values():
                 assert (said.oldest is None) == (said.newest is None)
                 assert said.oldest is None or said.oldest <= said.newest <= self.now + 2
 

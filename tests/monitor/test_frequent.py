@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import lately as lt
 from lately.monitor import Ecm, Frequent, Monitor, SelfJoin
-from lately.monitor.messages import ItemCount, ItemLimits
+from lately.monitor.messages import KeyCount, KeyLimits
 
 SOAK = os.environ.get("LATELY_SOAK", "") not in ("", "0")
 pytestmark = [pytest.mark.slow] if SOAK else []
@@ -238,7 +238,7 @@ def test_limits_of_keys_that_fade_are_dropped():
         exact.rest()
         exact.events = {n: [e for e in es if e[0] >= exact.now - WINDOW] for n, es in exact.events.items()}
         most = max(most, *(len(site._items) for site in exact.carrier.sites.values()))
-    assert len({message.item for message in exact.carrier.log if isinstance(message, ItemCount)}) >= 300
+    assert len({message.item for message in exact.carrier.log if isinstance(message, KeyCount)}) >= 300
     assert most < 100
     assert len(exact.carrier.coordinator._items._items) < 100
 
@@ -338,7 +338,7 @@ def test_a_site_that_watches_no_keys_refuses_limits():
     carrier = Carrier(monitor, [0])
     carrier.update(0, ["x"], 1)
     carrier.settle()
-    with pytest.raises(lt.InputError, match="ItemLimits for another monitor than that of site 0"):
-        carrier.sites[0].receive(ItemLimits(0, 2, 5, True, 3))
-    with pytest.raises(lt.InputError, match="ItemCount came to a coordinator that does not watch that way"):
-        carrier.coordinator.receive(ItemCount(0, 3, 5, 3))
+    with pytest.raises(lt.InputError, match="KeyLimits for another monitor than that of site 0"):
+        carrier.sites[0].receive(KeyLimits(0, 2, 5, True, 3))
+    with pytest.raises(lt.InputError, match="KeyCount came to a coordinator that does not watch that way"):
+        carrier.coordinator.receive(KeyCount(0, 3, 5, 3))

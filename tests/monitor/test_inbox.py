@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import lately as lt
 from lately.monitor import inbox as module
 from lately.monitor.inbox import MOST_EARLY, Inbox
-from lately.monitor.messages import AskItem, Message
+from lately.monitor.messages import KeyCountRequest, Message
 
 
 @st.composite
@@ -24,7 +24,7 @@ def test_any_order_and_any_repeats_give_each_once_in_order(delivery):
     sent, order = delivery
     inbox, read, come = Inbox(), [], set()
     for number in order:
-        read += [message.sequence for message in inbox.take(AskItem(3, number, number))]
+        read += [message.sequence for message in inbox.take(KeyCountRequest(3, number, number))]
         come.add(number)
         first_missing = min(set(range(1, sent + 2)) - come)
         # as early as can be: all before the first that is missing, and nothing after
@@ -36,9 +36,9 @@ def test_any_order_and_any_repeats_give_each_once_in_order(delivery):
 
 
 def test_the_first_of_two_alike_is_the_one_that_is_read():
-    inbox, first, twin = Inbox(), AskItem(3, 2, 5), AskItem(3, 2, 5)
+    inbox, first, twin = Inbox(), KeyCountRequest(3, 2, 5), KeyCountRequest(3, 2, 5)
     assert inbox.take(first) == inbox.take(twin) == []
-    assert inbox.take(AskItem(3, 1, 5))[1] is first
+    assert inbox.take(KeyCountRequest(3, 1, 5))[1] is first
 
 
 def test_numbers_start_at_one():

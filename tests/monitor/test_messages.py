@@ -61,26 +61,26 @@ limits = st.builds(m.Limits, st.integers(0, 3), floats, floats)
 #: What each kind is made of, after the site and the sequence.
 CONTENT = {
     m.CellsMessage: st.tuples(st.integers(0, 2**40), column(st.integers(0, 2**30), max_size=30)),
-    m.Joined: st.tuples(words, words),
-    m.Left: st.just(()),
-    m.Report: st.tuples(*about, floats, numbers),
+    m.JoinRequest: st.tuples(words, words),
+    m.LeaveNotice: st.just(()),
+    m.DriftReport: st.tuples(*about, floats, numbers),
     m.Increment: st.tuples(*about, numbers),
-    m.Pressure: st.tuples(*about, floats),
-    m.Told: st.tuples(numbers, st.lists(changes, max_size=3).map(tuple), passed, st.booleans()),
+    m.SafeFunctionReport: st.tuples(*about, floats),
+    m.SketchUpdate: st.tuples(numbers, st.lists(changes, max_size=3).map(tuple), passed, st.booleans()),
     m.Events: st.builds(lambda stream, rest: (stream, *rest), numbers, shipped),
-    m.ItemCount: st.one_of(
+    m.KeyCount: st.one_of(
         st.tuples(words, counts),
         st.builds(lambda key, count, elapsed: (item_of(key), count, key, elapsed), keys, counts, passed),
         st.tuples(words, counts, st.none(), passed),
     ),
-    m.AskDrift: st.tuples(*about),
-    m.AskPressure: st.tuples(*about),
+    m.DriftRequest: st.tuples(*about),
+    m.SafeFunctionRequest: st.tuples(*about),
     m.Balance: st.tuples(*about, floats, st.booleans()),
-    m.Step: st.tuples(*about, floats),
-    m.AskAll: st.tuples(numbers),
+    m.Quantum: st.tuples(*about, floats),
+    m.UpdateRequest: st.tuples(numbers),
     m.Reference: st.tuples(numbers, st.lists(limits, max_size=3).map(tuple), counts),
-    m.AskItem: st.tuples(keys),
-    m.ItemLimits: st.tuples(words, st.booleans(), counts),
+    m.KeyCountRequest: st.tuples(keys),
+    m.KeyLimits: st.tuples(words, st.booleans(), counts),
 }
 
 
@@ -103,24 +103,24 @@ def content(thing):
 def test_every_kind_is_tested_and_keeps_its_number():
     assert {number: kind.__name__ for number, kind in m._KINDS.items()} == {
         1: "CellsMessage",
-        2: "Joined",
-        3: "Left",
-        4: "Report",
+        2: "JoinRequest",
+        3: "LeaveNotice",
+        4: "DriftReport",
         5: "Increment",
-        6: "Pressure",
+        6: "SafeFunctionReport",
         8: "Events",
-        10: "Told",
-        11: "ItemCount",
-        16: "AskDrift",
-        17: "AskPressure",
+        10: "SketchUpdate",
+        11: "KeyCount",
+        16: "DriftRequest",
+        17: "SafeFunctionRequest",
         18: "Balance",
-        19: "Step",
-        20: "AskAll",
+        19: "Quantum",
+        20: "UpdateRequest",
         21: "Reference",
-        22: "AskItem",
-        23: "ItemLimits",
+        22: "KeyCountRequest",
+        23: "KeyLimits",
     }
-    assert {number: kind.__name__ for number, kind in m._EARLIER.items()} == {7: "Told", 9: "ItemCount"}
+    assert {number: kind.__name__ for number, kind in m._EARLIER.items()} == {7: "SketchUpdate", 9: "KeyCount"}
     assert not m._EARLIER.keys() & m._KINDS.keys()
     assert set(CONTENT) == set(m._KINDS.values())
 
@@ -137,13 +137,13 @@ def test_there_and_back(kind, data):
 
 def test_small_numbers_take_little_room():
     assert CellsMessage(1, 1, 5, np.zeros(28, np.int64)).nbytes == 4 + 8 + 28
-    assert m.Left(1, 1).nbytes == 3
+    assert m.LeaveNotice(1, 1).nbytes == 3
     assert m.Increment(1, 1, 5, 0, 2, 1).nbytes == 7
-    assert m.Pressure(1, 1, 5, 0, 2, np.zeros(1)).nbytes == 6 + 1 + 4
+    assert m.SafeFunctionReport(1, 1, 5, 0, 2, np.zeros(1)).nbytes == 6 + 1 + 4
     # many small changes take a byte or less each, a few keys eight bytes and a little
-    assert m.Told(1, 1, 5, (np.arange(1000) % 3 - 1,)).nbytes < 100
-    assert m.Told(1, 1, 5, (np.zeros(1000, np.int64),)).nbytes < 40
-    assert m.Told(1, 1, 5, ((np.arange(3, dtype=np.uint64), np.ones(3, np.int64)),)).nbytes == 6 + 2 + 24 + 2 + 3
+    assert m.SketchUpdate(1, 1, 5, (np.arange(1000) % 3 - 1,)).nbytes < 100
+    assert m.SketchUpdate(1, 1, 5, (np.zeros(1000, np.int64),)).nbytes < 40
+    assert m.SketchUpdate(1, 1, 5, ((np.arange(3, dtype=np.uint64), np.ones(3, np.int64)),)).nbytes == 6 + 2 + 24 + 2 + 3
 
 
 # -- anything else -----------------------------------------------------------------------------------------------------
@@ -219,11 +219,11 @@ def test_forgeries_are_refused(data):
 @pytest.mark.parametrize("key", ["a", "", b"\xff", 0, -1, 2**63 - 1, -(2**63), ("a", (1, b"b")), "é" * 100])
 def test_keys_travel_in_few_bytes(key):
     """An item is told by its key alone: its hash follows."""
-    sent = m.ItemCount(1, 1, m.hash_of(key), 5, key)
+    sent = m.KeyCount(1, 1, m.hash_of(key), 5, key)
     back = decode(sent.to_bytes())
     assert (back.item, back.count, back.key) == (sent.item, 5, key)
     assert sent.nbytes <= 16 + len(str(key).encode())
-    assert decode(m.AskItem(1, 2, key).to_bytes()).key == key
+    assert decode(m.KeyCountRequest(1, 2, key).to_bytes()).key == key
 
 
 def test_alarming_floats_are_refused_quietly():
@@ -277,6 +277,6 @@ def test_columns_that_inflate_to_more_than_they_say_are_refused(claimed):
 
 def test_all_streams_together_may_take_no_more_than_the_limit(monkeypatch):
     monkeypatch.setattr(m, "LIMIT", 2**20)
-    message = m.Told(1, 1, 1, (np.zeros(2**16, np.int64),) * 4)
+    message = m.SketchUpdate(1, 1, 1, (np.zeros(2**16, np.int64),) * 4)
     with pytest.raises(lt.FormatError):
         decode(message.to_bytes())

@@ -167,7 +167,7 @@ def test_messages_carried_at_once(kind, scheme, flush, data):
         carrier.check_rest()
         if scheme == "ship" and carrier.has_begun():
             truth = monitor.truth(carrier.joined)
-            assert {name: said.value for name, said in carrier.coordinator.announced().items()} == pytest.approx(truth)
+            assert {name: said.value for name, said in carrier.coordinator.announcements().items()} == pytest.approx(truth)
 
     play(carrier, data.draw(troubles), after)
 

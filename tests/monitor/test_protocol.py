@@ -66,7 +66,7 @@ def test_from_joining_to_left():
     first, second, coordinator = carrier.sites[4], carrier.sites[5], carrier.coordinator
     assert (first.state, coordinator.activity) == (State.JOINING, Activity.STARTING)
     carrier.update(4, ["x"])
-    assert kinds(carrier) == ["Joined", "Told"]
+    assert kinds(carrier) == ["JoinRequest", "SketchUpdate"]
     carrier.settle()
     assert (first.state, coordinator.activity) == (State.JOINING, Activity.STARTING)
     assert (coordinator.sites, coordinator.epoch) == ([4], 0)
@@ -85,7 +85,7 @@ def test_from_joining_to_left():
 def test_a_site_that_only_lets_time_pass_joins_too():
     carrier = Carrier(Monitor(ECM, SelfJoin(theta=0.5)), [0, 1])
     carrier.advance(5)
-    assert kinds(carrier) == ["Joined", "Told"] * 2
+    assert kinds(carrier) == ["JoinRequest", "SketchUpdate"] * 2
     carrier.settle()
     carrier.check_rest()
 
@@ -117,7 +117,7 @@ def test_eager_functional_rounds_do_without_gathering():
     counts = carrier.coordinator.synchronisations
     assert counts["collecting"] >= 1
     assert counts["gathering"] == 0
-    assert "AskDrift" not in kinds(carrier)
+    assert "DriftRequest" not in kinds(carrier)
 
 
 # -- two phases ------------------------------------------------------------------------------------------------------------
@@ -129,14 +129,14 @@ def test_a_violation_is_first_balanced():
     for _ in range(2_000):
         carrier.update(2, ["x"])
         carrier.settle()
-        if "Told" in kinds(carrier):
+        if "SketchUpdate" in kinds(carrier):
             break
         seen = kinds(carrier)
-    assert seen[0] == "Report"
+    assert seen[0] == "DriftReport"
     assert seen.count("Balance") >= 2
     first = seen[: seen.index("Balance")]
-    assert first == ["Report", "AskDrift", "Report"], "one other site is asked first"
-    asked = [len(part) for part in "".join("a" if k == "AskDrift" else " " for k in seen if k != "Balance").split()]
+    assert first == ["DriftReport", "DriftRequest", "DriftReport"], "one other site is asked first"
+    asked = [len(part) for part in "".join("a" if k == "DriftRequest" else " " for k in seen if k != "Balance").split()]
     assert max(asked) <= 4
     assert carrier.coordinator.epoch > 1, "in the end it was told"
     carrier.check_rest()
@@ -149,12 +149,12 @@ def test_balancing_asks_one_then_two_then_four():
         for number in range(8):
             carrier.update(number, ["x"] * 5)
             carrier.settle()
-        if "Told" in kinds(carrier):
+        if "SketchUpdate" in kinds(carrier):
             break
-    log = kinds(carrier)[: kinds(carrier).index("AskAll")]
+    log = kinds(carrier)[: kinds(carrier).index("UpdateRequest")]
     run = 0
     for kind in [*log, "end"]:
-        if kind == "AskDrift":
+        if kind == "DriftRequest":
             run += 1
         elif run:
             asked.append(run)
@@ -198,7 +198,7 @@ def test_lazy_asks_fewer_sites_to_tell(scheme):
             carrier.update(1, ["x"] * 10)
             carrier.settle()
             carrier.check_rest()
-        told[flush] = [message.site for message in carrier.log if isinstance(message, m.Told)]
+        told[flush] = [message.site for message in carrier.log if isinstance(message, m.SketchUpdate)]
     assert set(told["lazy"]) == {1}
     assert set(told["eager"]) == set(range(6))
 
@@ -214,7 +214,7 @@ def test_few_keys_are_told_verbatim():
     many = Monitor(wide, SelfJoin(theta=0.5)).site(0).update(np.arange(10 * size))[1]
     assert many.changes[0].size == size
     assert told.nbytes < 40 < many.nbytes
-    sketched = m.Told(0, 2, 0, (site.drifts[0].layout.sketch(hashes, counts),))
+    sketched = m.SketchUpdate(0, 2, 0, (site.drifts[0].layout.sketch(hashes, counts),))
     assert told.nbytes < sketched.nbytes
 
 
@@ -295,7 +295,7 @@ def test_what_comes_to_a_site_that_left_is_ignored():
     carrier = started()
     site = carrier.sites[1]
     site.leave()
-    assert site.receive(m.AskAll(1, 2, 1)) == []
+    assert site.receive(m.UpdateRequest(1, 2, 1)) == []
     assert site.ignored == 1
     with pytest.raises(lt.InputError, match=r"site 1 has left; make a new one with Monitor\.site"):
         site.update(["x"])
@@ -324,8 +324,8 @@ def test_a_site_ignores_other_epochs():
     carrier = started("geometric")
     site = carrier.sites[0]
     for message in (
-        m.AskAll(0, 2, 0),
-        m.AskDrift(0, 3, 7, 0, 0),
+        m.UpdateRequest(0, 2, 0),
+        m.DriftRequest(0, 3, 7, 0, 0),
         m.Balance(0, 4, 0, 0, 1, np.ones(site._guards[0].said.size), True),
     ):
         before = state_of(site._guards), state_of(site.drifts)
@@ -342,7 +342,7 @@ def test_a_coordinator_ignores_other_epochs_and_turns():
         m.Increment(0, 3, 0, 0, 0, 1000),  # of an older epoch
         m.Increment(0, 4, 1, 0, 5, 1000),  # of another turn
         m.Increment(0, 5, 1, 8, 0, 1000),  # about a query that is not
-        m.Pressure(0, 6, 1, 0, 0, np.array([0.5])),  # nobody asked
+        m.SafeFunctionReport(0, 6, 1, 0, 0, np.array([0.5])),  # nobody asked
     ):
         assert coordinator.receive(message) == []
     assert coordinator.ignored == 4
@@ -384,7 +384,7 @@ def refused(thing, message, error, match):
 
 
 def test_a_message_for_another_site():
-    refused(started().sites[1], m.AskAll(2, 2, 1), lt.InputError, "a message for site 2 came to site 1; carry it there")
+    refused(started().sites[1], m.UpdateRequest(2, 2, 1), lt.InputError, "a message for site 2 came to site 1; carry it there")
 
 
 def test_a_message_of_a_site_that_has_not_joined():
@@ -395,10 +395,10 @@ def test_a_message_of_a_site_that_has_not_joined():
 @pytest.mark.parametrize(
     "message",
     [
-        m.Joined(1, 2, 5, 6),
-        m.Told(1, 2, 1, ()),
+        m.JoinRequest(1, 2, 5, 6),
+        m.SketchUpdate(1, 2, 1, ()),
         m.Increment(1, 2, 1, 0, 0, 1),
-        m.Left(1, 2),
+        m.LeaveNotice(1, 2),
         m.CellsMessage(1, 2, 0, np.ones(1, int)),
     ],
     ids=lambda message: type(message).__name__,
@@ -410,10 +410,10 @@ def test_what_only_coordinators_understand(message):
 @pytest.mark.parametrize(
     "message",
     [
-        m.AskAll(1, 3, 1),
+        m.UpdateRequest(1, 3, 1),
         m.Reference(1, 3, 1, ()),
         m.Events(1, 3, 0, np.zeros(0, np.uint64), np.zeros(0, int), np.zeros(0, int)),
-        m.ItemCount(1, 3, 5, 2),
+        m.KeyCount(1, 3, 5, 2),
         m.CellsMessage(1, 3, 0, np.ones(1, int)),
     ],
     ids=lambda message: type(message).__name__,
@@ -429,9 +429,9 @@ def test_what_a_coordinator_does_not_understand(message):
     ("scheme", "message"),
     [
         ("functional", m.Balance(1, 2, 1, 0, 1, np.zeros(3), True)),
-        ("geometric", m.Step(1, 2, 1, 0, 1, np.ones(1))),
-        ("geometric", m.AskPressure(1, 2, 1, 0, 0)),
-        ("push", m.AskPressure(1, 2, 1, 0, 0)),
+        ("geometric", m.Quantum(1, 2, 1, 0, 1, np.ones(1))),
+        ("geometric", m.SafeFunctionRequest(1, 2, 1, 0, 0)),
+        ("push", m.SafeFunctionRequest(1, 2, 1, 0, 0)),
     ],
 )
 def test_what_belongs_to_another_scheme(scheme, message):
@@ -471,19 +471,24 @@ def test_numbers_of_another_size():
     coordinator = started(queries={"skew": SelfJoin(theta=0.5)}).coordinator
     size = coordinator.monitor.layouts[0].size
     for changes in ((), (np.ones(size + 1, np.int64),), (np.ones(size, np.int64),) * 2):
-        refused(coordinator, m.Told(1, 3, 1, changes), lt.MergeError, "site 1 told of other streams than this coordinator has")
-    report = m.Report(1, 3, 1, 0, 0, np.ones(2), 0)
+        refused(
+            coordinator,
+            m.SketchUpdate(1, 3, 1, changes),
+            lt.MergeError,
+            "site 1 told of other streams than this coordinator has",
+        )
+    report = m.DriftReport(1, 3, 1, 0, 0, np.ones(2), 0)
     refused(coordinator, report, lt.MergeError, "site 1 reported 2 numbers; build it like this coordinator")
-    pressure = m.Pressure(1, 3, 1, 0, 0, np.ones(0))
-    refused(coordinator, pressure, (lt.MergeError, lt.InputError), "site 1")
+    safe_function = m.SafeFunctionReport(1, 3, 1, 0, 0, np.ones(0))
+    refused(coordinator, safe_function, (lt.MergeError, lt.InputError), "site 1")
 
 
 def test_limits_of_another_size():
     for scheme, message in (
         ("functional", m.Reference(1, 2, 2, ())),
-        ("functional", m.AskDrift(1, 2, 1, 3, 0)),
+        ("functional", m.DriftRequest(1, 2, 1, 3, 0)),
         ("geometric", m.Balance(1, 2, 1, 0, 1, np.ones(50), True)),
-        ("functional", m.Step(1, 2, 1, 0, 1, np.ones(0))),
+        ("functional", m.Quantum(1, 2, 1, 0, 1, np.ones(0))),
     ):
         refused(started(scheme).sites[1], message, (lt.InputError, lt.MergeError), "site|build")
 
@@ -651,11 +656,11 @@ def test_messages_are_bytes():
     for step in range(500):
         carrier.update(0 if step % 5 else 1, ["x"])
         carrier.settle()
-    assert {"Report", "Balance", "AskDrift", "AskAll", "Told", "Reference"} <= set(kinds(carrier))
+    assert {"DriftReport", "Balance", "DriftRequest", "UpdateRequest", "SketchUpdate", "Reference"} <= set(kinds(carrier))
     assert all(decode(message.to_bytes()).to_bytes() == message.to_bytes() for message in carrier.log)
 
 
 def test_frequent_and_queries_share_one_monitor():
     monitor = Monitor(ECM, {"often": Frequent(tau=5, theta=0.1), "skew": SelfJoin(theta=0.5)})
     assert monitor.names == ("skew",)
-    assert list(monitor.coordinator([0]).announced()) == ["skew", "often"]
+    assert list(monitor.coordinator([0]).announcements()) == ["skew", "often"]

@@ -95,12 +95,12 @@ def test_what_a_region_admits_is_within_the_tolerance(name, seed):
         estimate = query.estimate(list(after.sum(axis=0)), layout)
         slack = 1e-9 * (abs(value) + abs(estimate) + 1)
         inside = low - slack <= estimate <= high + slack
-        if region.distance(mean) > 0 or region.pressure(mean) <= 0:
+        if region.distance(mean) > 0 or region.safe_function(mean) <= 0:
             assert inside
         # what sites may do without a word: every ball has room, or all pressures together are not above 0
         if min(region.ball_room(np.zeros_like(mean), point) for point in points) >= 0:
             assert inside
-        if np.mean([region.pressure(point) for point in points]) <= 0:
+        if np.mean([region.safe_function(point) for point in points]) <= 0:
             assert inside
         if min(region.plane_room(point) for point in points) >= 0:
             assert inside
@@ -117,7 +117,7 @@ def test_regions_admit_something_and_not_everything(name):
             after = drifts(tables, layout, rng, scale)
             mean = np.mean(points_of(tables, after, layout), axis=0)
             if mean.any():
-                seen.add((region.distance(mean) > 0, region.pressure(mean) <= 0))
+                seen.add((region.distance(mean) > 0, region.safe_function(mean) <= 0))
     assert {(True, True), (False, False)} <= seen
 
 
@@ -193,7 +193,7 @@ def test_a_drift_straight_to_the_edge_is_admitted_all_the_way(query, signed, sid
     bound = high if side == UPPER else low
     assert reached(lambda factor: region.distance(points(factor)) > 0) == pytest.approx(bound, rel=1e-4)
     if query.form(side, layout) == "linear":  # a plane stops before a curve, and before another plane, where one stream drifts
-        assert reached(lambda factor: region.pressure(points(factor)) <= 0) == pytest.approx(bound, rel=1e-4)
+        assert reached(lambda factor: region.safe_function(points(factor)) <= 0) == pytest.approx(bound, rel=1e-4)
 
 
 @pytest.mark.parametrize(("above", "before", "last"), [(100.0, 40.0, 110.0), (100.0, 140.0, 90.0)])
@@ -237,7 +237,7 @@ def test_a_region_without_zones_admits_everything():
     region = Region(())
     points = np.ones((1, 3, 1))
     assert region.distance(points) == region.ball_room(points, points) == region.plane_room(points) == math.inf
-    assert (region.pressure(points), region.steepness) == (-1, 0)
+    assert (region.safe_function(points), region.steepness) == (-1, 0)
 
 
 def test_the_sites_share_the_room():
@@ -257,8 +257,8 @@ def test_the_room_before_the_planes_is_never_overrun(seed):
     room = region.plane_room(points)
     if room > 0:
         way = rng.normal(size=points.shape)
-        assert region.pressure(points + way / np.linalg.norm(way) * room) <= 1e-9
-    assert (room >= 0) == (region.pressure(points) <= 0)
+        assert region.safe_function(points + way / np.linalg.norm(way) * room) <= 1e-9
+    assert (room >= 0) == (region.safe_function(points) <= 0)
 
 
 def test_without_any_room_the_first_step_is_too_far():

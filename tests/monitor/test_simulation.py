@@ -59,16 +59,16 @@ def test_every_byte_is_in_the_books(scheme, monkeypatch):
     assert books.bytes == sizes
     assert books.messages == counts
     assert books.total == sum(sizes.values()) > 0
-    assert books.data == sizes["Told"] + sizes["Events"]
+    assert books.data == sizes["SketchUpdate"] + sizes["Events"]
     assert books.events == 3_000
-    assert sizes["Joined"] == sum(m.nbytes for m in (lt.monitor.messages.Joined(n, 1, 0, 0) for n in range(4)))
+    assert sizes["JoinRequest"] == sum(m.nbytes for m in (lt.monitor.messages.JoinRequest(n, 1, 0, 0) for n in range(4)))
 
 
 def test_losses_are_paid_for():
     """A lost message counts each time it is sent, and each message brings an acknowledgement."""
     sure, unsure = run("ship", step=10), run("ship", step=10, loss=0.3)
     assert unsure.total > sure.total + ACKNOWLEDGEMENT * sum(sure.messages.values())
-    assert unsure.messages["Joined"] >= sure.messages["Joined"] == 4
+    assert unsure.messages["JoinRequest"] >= sure.messages["JoinRequest"] == 4
     assert unsure.messages["Events"] == pytest.approx(sure.messages["Events"] / 0.7, rel=0.1)
     assert unsure.broken == []
 
@@ -155,7 +155,7 @@ def test_frequent_keys_are_simulated_too():
     queries = {"often": Frequent(tau=20, theta=0.2), "one": Count(key=1, theta=0.3)}
     books = simulate(zipf(1_500), Monitor(ECM, queries), step=5, delay=2, loss=0.1)
     assert books.broken == []
-    assert books.messages["ItemCount"] > 0
+    assert books.messages["KeyCount"] > 0
     assert 1 in books.history[-1][2].counts or 1 in books.history[-2][2].counts
 
 
@@ -209,7 +209,7 @@ def test_synchronisations_are_counted(stable):
 def test_pushing_keeps_its_probable_promise(sites, seed):
     books = run("push", theta=0.25, events=zipf(10_000, sites, seed), step=1, look=5)
     assert books.broken == []
-    assert set(books.bytes) == {"Joined", "Told", "Reference"}, "sites are never asked"
+    assert set(books.bytes) == {"JoinRequest", "SketchUpdate", "Reference"}, "sites are never asked"
 
 
 # -- what is refused -------------------------------------------------------------------------------------------------------

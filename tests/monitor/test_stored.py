@@ -139,15 +139,15 @@ class Network(Carrier):
 
     def said(self):
         """All that can be seen from outside, and all that is known inside."""
-        here = [*self.sites.values(), *self.gone.values()]
+        everyone = [*self.sites.values(), *self.gone.values()]
         return {
             "messages": [(message.to_site, message.to_bytes()) for message in self.log],
-            "announced": repr(self.coordinator.announced()),
+            "announced": repr(self.coordinator.announcements()),
             "synchronisations": self.coordinator.synchronisations,
-            "late": [site.late for site in here],
-            "ignored": [self.coordinator.ignored, *(site.ignored for site in here)],
+            "late": [site.late for site in everyone],
+            "ignored": [self.coordinator.ignored, *(site.ignored for site in everyone)],
             "repeated": {number: peer.inbox.repeated for number, peer in self.coordinator._peers.items()},
-            "states": [self.coordinator.to_bytes(), *(site.to_bytes() for site in here)],
+            "states": [self.coordinator.to_bytes(), *(site.to_bytes() for site in everyone)],
         }
 
 
@@ -304,7 +304,9 @@ def test_messages_that_pass_as_objects_are_what_their_bytes_are(scheme):
             assert facts(vars_of(decode(message.to_bytes()))) == facts(vars_of(message)), message
             seen.add(type(message))
             said += (sites[message.site] if message.to_site else coordinator).receive(message)
-    assert seen >= {m.Told, m.Reference, m.Report} | ({m.Pressure, m.Step} if scheme == "functional" else {m.Balance})
+    assert seen >= {m.SketchUpdate, m.Reference, m.DriftReport} | (
+        {m.SafeFunctionReport, m.Quantum} if scheme == "functional" else {m.Balance}
+    )
 
 
 def vars_of(message):
@@ -460,9 +462,9 @@ def use(thing):
             thing.update([1, 2, 3], 10**6 if timed else None, stream="a")
             if timed:
                 thing.advance(10**6 + 50)
-            thing.receive(m.AskAll(thing.number, thing._inbox._next, thing._epoch))
+            thing.receive(m.UpdateRequest(thing.number, thing._inbox._next, thing._epoch))
         else:
-            thing.announced()
+            thing.announcements()
             for number in [*thing.sites, 2**48 - 2][-2:]:
                 thing.remove(number)
         thing.to_bytes()
@@ -515,12 +517,12 @@ def test_no_more_memory_than_allowed():
 def test_messages_that_wait_must_be_such_as_could_have_come():
     """They are not looked at again when their turn comes."""
     monitor = watch("stream")
-    for message in (m.AskAll(2, 5, 1), m.Left(1, 5), m.AskItem(1, 5, "a")):
+    for message in (m.UpdateRequest(2, 5, 1), m.LeaveNotice(1, 5), m.KeyCountRequest(1, 5, "a")):
         site = monitor.site(1)
         site._inbox._early = {5: message}
         refused(monitor, site.to_bytes())
     inbox, site = Inbox(), monitor.site(1)
-    inbox._next, inbox._early = 9, {5: m.AskAll(1, 5, 1)}
+    inbox._next, inbox._early = 9, {5: m.UpdateRequest(1, 5, 1)}
     site._inbox = inbox
     refused(monitor, site.to_bytes())
 
@@ -528,7 +530,7 @@ def test_messages_that_wait_must_be_such_as_could_have_come():
 def test_numbers_that_no_site_has_are_refused():
     coordinator = watch("stream").coordinator([0])
     with pytest.raises(lt.InputError, match="number sites from 0"):
-        coordinator.receive(m.Joined(2**48, 1, coordinator.monitor.fingerprint, 1))
+        coordinator.receive(m.JoinRequest(2**48, 1, coordinator.monitor.fingerprint, 1))
     assert coordinator.monitor.restore(coordinator.to_bytes()).awaited == [0]
 
 

@@ -1,4 +1,4 @@
-"""Announced bounds hold the true value, worked out from the events alone, at least as often as their confidence says."""
+"""Announcement bounds hold the true value, worked out from the events alone, at least as often as their confidence says."""
 
 import math
 from collections import Counter
@@ -200,10 +200,10 @@ def test_a_coordinator_stored_by_an_earlier_version_gets_its_bounds(monkeypatch)
             out.f64(number)
         out.u8(2 if said.alarm is None else said.alarm)
         self.region.write(out)
-        out.varint(self.turn)
+        out.varint(self.subround)
 
     def without_clocks(self, out):
-        out.u8(self.here + 2 * self.waits)
+        out.u8(self.joined + 2 * self.waits)
         out.varint(self.sent)
         out.varint(self.updates)
         self.inbox.write(out)
@@ -212,13 +212,13 @@ def test_a_coordinator_stored_by_an_earlier_version_gets_its_bounds(monkeypatch)
             out.f32s(norms)
 
     with monkeypatch.context() as patch:
-        patch.setattr("lately.monitor.peers.Watched.write", as_it_was)
-        patch.setattr("lately.monitor.peers.Peer.write", without_clocks)
+        patch.setattr("lately.monitor.coordinator_state.Watched.write", as_it_was)
+        patch.setattr("lately.monitor.coordinator_state.Peer.write", without_clocks)
         patch.setattr("lately.core.codec.VERSION", 1)
         earlier = carrier.coordinator.to_bytes()
     assert earlier[4] == 1
-    announced = {name: replace(said, oldest=None, newest=None) for name, said in carrier.coordinator.announced().items()}
-    assert monitor.restore(earlier).announced() == announced
+    announced = {name: replace(said, oldest=None, newest=None) for name, said in carrier.coordinator.announcements().items()}
+    assert monitor.restore(earlier).announcements() == announced
     assert carrier.coordinator["f2"].confidence == 0.9
 
 

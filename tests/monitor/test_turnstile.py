@@ -49,7 +49,7 @@ def check_norms(drift, told):
 @given(st.lists(st.one_of(batches, st.none()), min_size=1, max_size=6))
 def test_norms_of_a_stream_lose_nothing(steps):
     drift = StreamDrift(Layout(3, 4, 7, True))
-    drift.wake_after(math.inf)
+    drift.set_threshold(math.inf)
     told = np.zeros(drift.layout.size, np.int64)
     for batch in steps:
         if batch is None:
@@ -67,7 +67,7 @@ def test_norms_of_a_stream_lose_nothing(steps):
 def test_norms_over_a_window_lose_nothing(signed, events, cut):
     """Huge counts leave the window; what is left is small."""
     drift = WindowDrift(Layout(3, 4, 7, signed, Window.of(40), 0.3))
-    drift.wake_after(math.inf)
+    drift.set_threshold(math.inf)
     told, now = np.zeros(drift.layout.size, np.int64), 100
     for number, (key, weight, gap) in enumerate(events):
         now += gap
@@ -87,7 +87,7 @@ def test_norms_over_a_window_lose_nothing(signed, events, cut):
 @pytest.mark.parametrize("weight", [2**62, 2**61 + 12_345, 2**53 + 1])
 def test_the_largest_weights(weight):
     drift = StreamDrift(Layout(3, 4, 7, True))
-    drift.wake_after(math.inf)
+    drift.set_threshold(math.inf)
     for change in (weight // 2, -(weight // 2) + 1):
         drift.begin(HASHES[:1], None, np.array([change]))
         assert drift.run() == 0
@@ -103,14 +103,14 @@ def test_a_run_stops_where_rows_have_moved_too_far_however_batches_are_cut(event
     stops = []
     for parts in ((slice(0, None),), (slice(0, cut), slice(cut, None)), tuple(slice(i, i + 1) for i in range(len(events)))):
         drift = StreamDrift(Layout(3, 4, 7, True))
-        drift.wake_after(20.0)
+        drift.set_threshold(20.0)
         found, done = [], 0
         for part in parts:
             if keys[part].size:
                 drift.begin(keys[part], None, counts[part])
                 while drift.run():
                     found.append(done + int(drift._at[0]))
-                    drift.wake_after(20.0)
+                    drift.set_threshold(20.0)
                 done += keys[part].size
         stops.append(found)
     assert stops[0] == stops[1] == stops[2]
@@ -154,7 +154,7 @@ def test_the_promise_is_kept_with_huge_weights(scheme, flush, data):
                 events.append((where, key, weight))
         carrier.settle()
         truth = estimates(monitor, events)
-        for name, said in carrier.coordinator.announced().items():
+        for name, said in carrier.coordinator.announcements().items():
             assert said.tolerates(truth[name]), f"{name}: announced {said}, but it is {truth[name]}"
 
 

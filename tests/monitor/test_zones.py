@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lately.monitor.zones import SHRINK, Zone, hyperbola_distance, median_distance, on_hyperbola, travelled
+from lately.monitor.zones import SHRINK, Zone, hyperbola_distance, median_distance, on_hyperbola, to_float32_conservative
 
 #: Of either sign, from tiny to huge, and nothing at all.
 wide = st.one_of(
@@ -233,18 +233,18 @@ def test_the_room_of_a_ball_shrinks_no_faster_than_the_point_moves(zone, seed):
 def test_no_drift_is_a_pressure_of_minus_one_or_there_is_no_room(zone):
     none = nowhere(zone)
     if naive.zone_break(zone.form, zone.rows, zone.quorum, none)[0] > 0:
-        assert zone.pressure(none) == pytest.approx(-1, rel=1e-12)
+        assert zone.safe_function(none) == pytest.approx(-1, rel=1e-12)
         assert 0 <= zone.steepness < math.inf
     else:
-        assert zone.pressure(none) == 0
+        assert zone.safe_function(none) == 0
         assert zone.steepness == math.inf
-        assert zone.pressure(none + 1e-9) >= 1e30
+        assert zone.safe_function(none + 1e-9) >= 1e30
 
 
 @given(zones(least_room=0.01), seeds)
 def test_without_pressure_the_estimate_is_within_its_tolerance(zone, seed):
     for points in somewhere(zone, seed):
-        if zone.pressure(points) <= 0:
+        if zone.safe_function(points) <= 0:
             assert holds(zone, points) or holds(zone, points * (1 - 1e-9))
 
 
@@ -253,8 +253,8 @@ def test_there_is_no_pressure_up_to_where_a_drift_may_break_it(zone, seed):
     """The planes touch the region: no zone that is made of planes could be larger everywhere."""
     distance, place = naive.zone_break(zone.form, zone.rows, zone.quorum, nowhere(zone))
     if 1e-6 < distance < 1e10:
-        assert zone.pressure(place) == pytest.approx(0, abs=1e-4)
-        assert zone.pressure(place * (1 - 1e-3)) < 0
+        assert zone.safe_function(place) == pytest.approx(0, abs=1e-4)
+        assert zone.safe_function(place * (1 - 1e-3)) < 0
 
 
 @given(zones(), seeds)
@@ -264,9 +264,9 @@ def test_pressure_is_convex(zone, seed):
     for _ in range(15):
         x, y = (drifts[i] for i in rng.integers(0, len(drifts), 2))
         t = rng.random()
-        ends = [zone.pressure(x), zone.pressure(y)]
+        ends = [zone.safe_function(x), zone.safe_function(y)]
         if math.isfinite(zone.steepness):  # else it is nothing at no drift, and more than anything elsewhere
-            assert zone.pressure((1 - t) * x + t * y) <= (1 - t) * ends[0] + t * ends[1] + 1e-9 * max(1, *map(abs, ends))
+            assert zone.safe_function((1 - t) * x + t * y) <= (1 - t) * ends[0] + t * ends[1] + 1e-9 * max(1, *map(abs, ends))
 
 
 @given(zones(), seeds)
@@ -275,7 +275,7 @@ def test_pressure_rises_no_faster_than_its_steepness(zone, seed):
     for points in somewhere(zone, seed, low=-1.0):
         move = rng.normal(size=points.shape) * 10.0 ** rng.uniform(-3, 3)
         if math.isfinite(zone.steepness):
-            before, after = zone.pressure(points), zone.pressure(points + move)
+            before, after = zone.safe_function(points), zone.safe_function(points + move)
             assert abs(after - before) <= zone.steepness * np.linalg.norm(move) * (1 + 1e-9) + 1e-9 * max(
                 abs(before), abs(after), 1
             )
@@ -283,7 +283,7 @@ def test_pressure_rises_no_faster_than_its_steepness(zone, seed):
 
 def test_a_zone_whose_rows_can_never_break_has_no_pressure():
     for zone in (Zone("plane", np.array([[0.0, 0.0, 5.0]]), 1), Zone("linear", np.array([[1e30], [1e30], [-1.0]]), 2)):
-        assert zone.pressure(nowhere(zone) + 1e12) == pytest.approx(-1)
+        assert zone.safe_function(nowhere(zone) + 1e12) == pytest.approx(-1)
         assert zone.steepness < 1e-12
 
 
@@ -291,7 +291,7 @@ def test_rows_broken_from_the_start_count_among_those_that_must_break():
     # the median of three, one of which is out already: the nearer of the others is all that is left
     zone = Zone("linear", np.array([[-5.0], [3.0], [4.0]]), 2)
     assert zone.distance(np.zeros((3, 1))) == 3
-    assert zone.pressure(np.array([[100.0], [2.9], [0.0]])) < 0 < zone.pressure(np.array([[0.0], [3.1], [0.0]]))
+    assert zone.safe_function(np.array([[100.0], [2.9], [0.0]])) < 0 < zone.safe_function(np.array([[0.0], [3.1], [0.0]]))
 
 
 @pytest.mark.parametrize("form", ["linear", "bilinear"])
@@ -299,7 +299,7 @@ def test_very_wide_zones_are_steep_too(form):
     rows = np.array([[1e17]]) if form == "linear" else np.array([[0.0, 0.0, 1e34]])
     zone = Zone(form, rows, 1)
     place = naive.row_break(form, rows[0], np.zeros(width(zone)))[1]
-    assert zone.pressure(place[None]) == pytest.approx(0, abs=1e-6)
+    assert zone.safe_function(place[None]) == pytest.approx(0, abs=1e-6)
     assert zone.steepness == pytest.approx(1 / np.linalg.norm(place), rel=1e-6, abs=0)
 
 
@@ -308,7 +308,7 @@ def test_very_wide_zones_are_steep_too(form):
 
 @given(zones(), seeds)
 def test_what_travelled_allows_no_more(zone, seed):
-    arrived = Zone(zone.form, travelled(zone.form, zone.rows), zone.quorum)
+    arrived = Zone(zone.form, to_float32_conservative(zone.form, zone.rows), zone.quorum)
     assert (arrived.rows.astype(np.float32) == arrived.rows).all()
     for points in somewhere(zone, seed):
         for row, less, point in zip(zone.rows, arrived.rows, points, strict=True):
@@ -320,10 +320,10 @@ def test_what_travelled_allows_no_more(zone, seed):
 @given(st.lists(st.floats(-1e30, 1e30).filter(lambda x: x == 0 or abs(x) > 1e-30), min_size=1))
 def test_every_margin_arrives_a_little_smaller(margins):
     exact = np.array(margins)[:, None]
-    less = travelled("linear", exact)
+    less = to_float32_conservative("linear", exact)
     assert (less[exact != 0] < exact[exact != 0]).all()
     assert (less >= exact - 1.2 * SHRINK * np.abs(exact)).all()
-    assert (travelled("linear", [[1e300], [-1e300]]) == np.float32([[1e30], [-1e30]])).all()
+    assert (to_float32_conservative("linear", [[1e300], [-1e300]]) == np.float32([[1e30], [-1e30]])).all()
 
 
 @given(st.tuples(sizes, sizes, st.floats(0.01, 1e6)), st.sampled_from(["plane", "bilinear"]), st.floats(0, math.pi / 2))
@@ -333,6 +333,6 @@ def test_what_travelled_stops_short_of_every_edge(row, form, angle):
     slope, square = a * c + b * s, c * s if form == "bilinear" else 0.0
     if slope + square > 1e-6:
         t = 2 * room / (slope + math.sqrt(slope * slope + 4 * square * room))
-        (arrived,) = travelled(form, [row])
+        (arrived,) = to_float32_conservative(form, [row])
         assert not naive.row_holds(form, arrived, (t * c, t * s))
         assert naive.row_holds(form, arrived, (t * c * (1 - 1e-5), t * s * (1 - 1e-5)))

@@ -12,7 +12,7 @@ import lately as lt
 from lately.config import of
 from lately.core.keys import hash_keys
 from lately.core.times import instant_of
-from lately.monitor import Announced
+from lately.monitor import Announcement
 from lately.spark.program import Program
 from lately.spark.sites import number_of
 
@@ -101,7 +101,7 @@ def shown(announced):
     """An announcement as rows of the table ``answers``: {item: (value, low, high, confidence)}."""
     if announced is None:
         return {}
-    if isinstance(announced, Announced):
+    if isinstance(announced, Announcement):
         return (
             {}
             if math.isnan(announced.value)
@@ -118,7 +118,9 @@ def raised_in(announced):
     if announced is None:
         return set()
     return (
-        ({None} if announced.alarm else set()) if isinstance(announced, Announced) else {str(key) for key in announced.counts}
+        ({None} if announced.alarm else set())
+        if isinstance(announced, Announcement)
+        else {str(key) for key in announced.counts}
     )
 
 

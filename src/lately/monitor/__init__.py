@@ -1,27 +1,27 @@
 """Watching streams at many sites: who says what to whom, and when. Nothing here opens a connection."""
 
-from lately.monitor.announced import Announced, Listed
+from lately.monitor.announcement import Announcement, FrequentKeys
 from lately.monitor.coordinator import Coordinator
 from lately.monitor.distcm import DistributedCountMin
 from lately.monitor.frequent import Frequent
 from lately.monitor.messages import Message, decode
+from lately.monitor.monitor import Monitor
 from lately.monitor.queries import Count, InnerProduct, KeyRange, RangeSum, SelfJoin
 from lately.monitor.simulation import Simulation, simulate
 from lately.monitor.site import Site
 from lately.monitor.sketch import Ecm, FastAms
-from lately.monitor.watch import Monitor
 
 __all__ = [
-    "Announced",
+    "Announcement",
     "Coordinator",
     "Count",
     "DistributedCountMin",
     "Ecm",
     "FastAms",
     "Frequent",
+    "FrequentKeys",
     "InnerProduct",
     "KeyRange",
-    "Listed",
     "Message",
     "Monitor",
     "RangeSum",

@@ -10,17 +10,17 @@ from lately.core.codec import Reader, Writer
 from lately.core.errors import InputError
 from lately.monitor import messages as m
 from lately.monitor.coordinator import Activity, Coordinator
+from lately.monitor.coordinator_state import SiteState
 from lately.monitor.drift import Drift, WindowDrift, drift_of
 from lately.monitor.messages import Message
-from lately.monitor.peers import Peer
 from lately.monitor.queries import InnerProduct, Query, SelfJoin, TotalCount
 from lately.monitor.region import Region
 from lately.monitor.stored import read_drifts, read_numbers, write_drifts, write_numbers
 from lately.monitor.zones import Floats
 
 if TYPE_CHECKING:
+    from lately.monitor.monitor import Monitor
     from lately.monitor.site import Site
-    from lately.monitor.watch import Monitor
 
 
 def push_share(query: Query, eps: float, sites: int) -> float:
@@ -55,8 +55,8 @@ class PushCoordinator(Coordinator):
     def _start(self, query: int, region: Region) -> Floats:
         return np.array([push_share(self.monitor.queries[query], self.monitor.eps, len(self.sites))])
 
-    def _hear_told(self, number: int, peer: Peer, message: m.Told) -> None:
-        known = peer.here
+    def _hear_told(self, number: int, peer: SiteState, message: m.SketchUpdate) -> None:
+        known = peer.joined
         super()._hear_told(number, peer, message)
         if known:
             self._announce(len(self.sites))
@@ -65,7 +65,7 @@ class PushCoordinator(Coordinator):
 class ShipCoordinator(Coordinator):
     """Every event is sent; the coordinator counts for all sites what they count themselves."""
 
-    _understood = (m.Left, m.Events)
+    _understood = (m.LeaveNotice, m.Events)
 
     def __init__(self, monitor: "Monitor", sites: Sequence[int]) -> None:
         super().__init__(monitor, sites)
@@ -78,14 +78,14 @@ class ShipCoordinator(Coordinator):
     def _growth(self, query: Query) -> float | None:
         return 0.0
 
-    def _hear(self, number: int, peer: Peer, message: Message) -> None:
+    def _hear(self, number: int, peer: SiteState, message: Message) -> None:
         super()._hear(number, peer, message)
-        if isinstance(message, m.Left):
+        if isinstance(message, m.LeaveNotice):
             self._replicas.pop(number, None)
-        elif isinstance(message, m.Events) and peer.here:
+        elif isinstance(message, m.Events) and peer.joined:
             self._count(number, peer, message)
 
-    def _count(self, number: int, peer: Peer, message: m.Events) -> None:
+    def _count(self, number: int, peer: SiteState, message: m.Events) -> None:
         replicas = self._replicas.setdefault(number, [drift_of(layout) for layout in self.monitor.layouts])
         reached: Iterable[int] = range(len(replicas))  # of time alone all streams are told
         if message.hashes.size:
@@ -136,7 +136,7 @@ class OracleCoordinator(Coordinator):
     def _is_enough(self, regions: Sequence[Region], telling: set[int]) -> bool:
         truth = self.monitor.truth([site for site in self._seen if site.number in self._peers])
         if not telling:
-            return all(announced.tolerates(truth[name]) for name, announced in self.announced().items())
+            return all(announced.tolerates(truth[name]) for name, announced in self.announcements().items())
         return True  # one more at a time: only having told shows whether it is enough
 
     def _growth(self, query: Query) -> float | None:

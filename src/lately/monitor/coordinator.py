@@ -24,18 +24,18 @@ from lately.core.codec import Reader, Writer
 from lately.core.errors import InputError, MergeError, ParameterError
 from lately.counters.base import MAX_COUNT, Counts
 from lately.monitor import messages as m
-from lately.monitor.announced import NOTHING, Announced, span_of
+from lately.monitor.announcement import NOTHING, Announcement, span_of
+from lately.monitor.coordinator_state import QueryState, SiteState
 from lately.monitor.frequent import Items
 from lately.monitor.messages import Limits, Message
-from lately.monitor.peers import Peer, Watched
 from lately.monitor.queries import Query, norms_of
 from lately.monitor.region import Region, limits_of, region_of
 from lately.monitor.stored import SITES, coordinator_bytes
 from lately.monitor.true_bounds import Evidence, true_bounds
-from lately.monitor.zones import Floats, rounded
+from lately.monitor.zones import Floats, to_float32
 
 if TYPE_CHECKING:
-    from lately.monitor.watch import Monitor
+    from lately.monitor.monitor import Monitor
 
 #: Lazily, sites tell until the drift of the others leaves this share of the room.
 ENOUGH = 0.25
@@ -74,12 +74,12 @@ class Coordinator:
         self.monitor = monitor
         self.activity = Activity.STARTING
         self.epoch = 0
-        self._peers: dict[int, Peer] = {}
+        self._peers: dict[int, SiteState] = {}
         self._present: list[int] = []  # the sites that are here, in order
         self._is_outdated = False  # more is known than what is announced while sites are awaited
         self._expected = set(numbers)
         self._sums: list[Counts] = [np.zeros(layout.size, np.int64) for layout in monitor.layouts]
-        self._watched = [Watched(NOTHING) for _ in monitor.queries]
+        self._watched = [QueryState(NOTHING) for _ in monitor.queries]
         self._pending: set[int] = set()
         self._told: set[int] = set()
         self._births: dict[int, int] = {}
@@ -107,21 +107,21 @@ class Coordinator:
         return sorted(self._pending | self._expected | (set() if self._items is None else self._items.awaited))
 
     def __getitem__(self, name: str) -> Any:
-        announced = self.announced()
+        announced = self.announcements()
         if name not in announced:
             raise InputError(f"no query {name!r}; the monitor has {', '.join(map(repr, announced))}")
         return announced[name]
 
-    def announced(self) -> dict[str, Any]:
-        """What is announced now, by the names of the queries: an ``Announced`` each, or a ``Listed`` of frequent keys."""
+    def announcements(self) -> dict[str, Any]:
+        """What is announced now, by the names of the queries: an ``Announcement`` each, or ``FrequentKeys``."""
         awaited = tuple(sorted(self._pending | self._expected))
         said: dict[str, Any] = {
-            name: replace(watched.announced, awaited=awaited)
+            name: replace(watched.announcement, awaited=awaited)
             for name, watched in zip(self.monitor.names, self._watched, strict=False)
         }
         if self._items is not None and self.monitor.frequent is not None:
             asked = tuple(sorted(self._items.awaited | self._expected))
-            said[self.monitor.frequent[0]] = replace(self._items.announced(), awaited=asked)
+            said[self.monitor.frequent[0]] = replace(self._items.announcements(), awaited=asked)
         return said
 
     def to_bytes(self) -> bytes:
@@ -176,7 +176,7 @@ class Coordinator:
         number = message.site
         if message.to_site:
             raise InputError(f"a {type(message).__name__} for site {number} came to the coordinator; carry it there")
-        if isinstance(message, m.Joined) and self._births.get(number, message.birth) != message.birth:
+        if isinstance(message, m.JoinRequest) and self._births.get(number, message.birth) != message.birth:
             raise InputError(
                 f"another site has used the number {number}; call remove({number}) if it is no more, "
                 "and give the new one a number of its own"
@@ -185,9 +185,9 @@ class Coordinator:
             self.ignored += 1
             return
         self._check(message)
-        if isinstance(message, m.Joined):
+        if isinstance(message, m.JoinRequest):
             self._births[number] = message.birth
-        peer = self._peers.setdefault(number, Peer())
+        peer = self._peers.setdefault(number, SiteState())
         for ready in peer.inbox.take(message):
             self._hear(number, peer, ready)
 
@@ -209,34 +209,34 @@ class Coordinator:
         layouts = self.monitor.layouts
         if message.site >= SITES:
             raise InputError(f"a message of site {message.site}; number sites from 0 to 2**48 - 1")
-        if (message.sequence == 1) != isinstance(message, m.Joined):
+        if (message.sequence == 1) != isinstance(message, m.JoinRequest):
             raise InputError(f"site {message.site} began with a {type(message).__name__}, or joined twice; it must join first")
-        if isinstance(message, m.Joined):
+        if isinstance(message, m.JoinRequest):
             if message.built != self.monitor.fingerprint:
                 raise MergeError(
                     f"site {message.site} was built for another monitor than this coordinator; build both from one Monitor(…), "
                     "or alike and with the same seed"
                 )
-        elif isinstance(message, m.Told):
+        elif isinstance(message, m.SketchUpdate):
             sizes = [None if isinstance(change, tuple) else change.size for change in message.changes]
             if len(sizes) != len(layouts) or any(
                 size not in (None, layout.size) for size, layout in zip(sizes, layouts, strict=True)
             ):
                 raise MergeError(f"site {message.site} told of other streams than this coordinator has; build them alike")
             self._check_size(message)
-        elif isinstance(message, m.Report):
+        elif isinstance(message, m.DriftReport):
             if message.numbers.size != sum(math.prod(layout.lines) for layout in layouts):
                 raise MergeError(f"site {message.site} reported {message.numbers.size} numbers; build it like this coordinator")
-        elif isinstance(message, m.Pressure) and message.numbers.size != 1:
+        elif isinstance(message, m.SafeFunctionReport) and message.numbers.size != 1:
             raise InputError(f"site {message.site} sent a pressure of {message.numbers.size} numbers; build it alike")
         elif isinstance(message, m.Events) and message.stream >= len(self.monitor.streams):
             raise InputError(f"site {message.site} sent events of stream {message.stream}; build it like this coordinator")
-        elif isinstance(message, m.ItemCount) and self._items is not None:
+        elif isinstance(message, m.KeyCount) and self._items is not None:
             pass
         elif not isinstance(message, self._understood):
             raise InputError(f"a {type(message).__name__} came to a coordinator that does not watch that way; build all alike")
 
-    def _check_size(self, message: m.Told) -> None:
+    def _check_size(self, message: m.SketchUpdate) -> None:
         """Refuse numbers that would not fit into 64 bits with those of the other sites."""
         for total, change in zip(self._sums, message.changes, strict=True):
             if isinstance(change, tuple):  # keys, which may all fall into one number
@@ -248,26 +248,26 @@ class Coordinator:
                     f"with what site {message.site} told, a number is more than 2**62 over all sites; scale the counts down"
                 )
 
-    _understood: tuple[type[Message], ...] = (m.Left,)
+    _understood: tuple[type[Message], ...] = (m.LeaveNotice,)
 
-    def _hear(self, number: int, peer: Peer, message: Message) -> None:
-        if isinstance(message, m.Told | m.ItemCount):
+    def _hear(self, number: int, peer: SiteState, message: Message) -> None:
+        if isinstance(message, m.SketchUpdate | m.KeyCount):
             peer.hear_clock(message.elapsed)
-        if isinstance(message, m.Left):
+        if isinstance(message, m.LeaveNotice):
             self._leave(number)
-        elif isinstance(message, m.Told):
+        elif isinstance(message, m.SketchUpdate):
             self._hear_told(number, peer, message)
-        elif isinstance(message, m.About):
-            if not peer.here or message.epoch != self.epoch or message.query >= len(self._watched):
+        elif isinstance(message, m.QueryMessage):
+            if not peer.joined or message.epoch != self.epoch or message.query >= len(self._watched):
                 self.ignored += 1
                 return
-            if isinstance(message, m.Report):
+            if isinstance(message, m.DriftReport):
                 self._note(peer, message)
             self._hear_about(number, peer, message)
-        elif isinstance(message, m.ItemCount) and self._items is not None and peer.here:
+        elif isinstance(message, m.KeyCount) and self._items is not None and peer.joined:
             self._items.hear(self, message, peer.now)
 
-    def _hear_about(self, number: int, peer: Peer, message: m.About) -> None:
+    def _hear_about(self, number: int, peer: SiteState, message: m.QueryMessage) -> None:
         """A site says something of a query under the limits of now; where there are none, it has nothing to say."""
         self.ignored += 1
 
@@ -283,7 +283,7 @@ class Coordinator:
 
     # -- what sites tell -----------------------------------------------------------------------------------------------
 
-    def _note(self, peer: Peer, message: m.Report) -> None:
+    def _note(self, peer: SiteState, message: m.DriftReport) -> None:
         """Note where a site's rows are."""
         at, peer.waits, peer.updates = 0, True, message.updates
         for i, layout in enumerate(self.monitor.layouts):
@@ -291,11 +291,11 @@ class Coordinator:
             peer.norms[i] = message.numbers[at : at + size].reshape(layout.lines)
             at += size
 
-    def _hear_told(self, number: int, peer: Peer, message: m.Told) -> None:
-        if message.unasked:
+    def _hear_told(self, number: int, peer: SiteState, message: m.SketchUpdate) -> None:
+        if message.unsolicited:
             self._hear_unasked(peer, message)
             return
-        if not peer.here:
+        if not peer.joined:
             peer.vectors = [np.zeros(layout.size, np.int64) for layout in self.monitor.layouts]
             peer.norms = [np.zeros(layout.lines) for layout in self.monitor.layouts]
         for i, (layout, change) in enumerate(zip(self.monitor.layouts, message.changes, strict=True)):
@@ -305,8 +305,8 @@ class Coordinator:
             peer.norms[i] = np.zeros(layout.lines)
         peer.waits, peer.updates, peer.shown, peer.told_at = True, 0, None, peer.now
         self._told.add(number)
-        if not peer.here:
-            peer.here, self._changed = True, True
+        if not peer.joined:
+            peer.joined, self._changed = True, True
             insort(self._present, number)
             self._expected.discard(number)
             if self.activity == Activity.STARTING:
@@ -324,10 +324,10 @@ class Coordinator:
         if self._blocked:
             self._is_outdated = True
 
-    def _hear_unasked(self, peer: Peer, message: m.Told) -> None:
+    def _hear_unasked(self, peer: SiteState, message: m.SketchUpdate) -> None:
         """A site has waited so long that it told by itself: somebody may have died, unless its answer is on the way."""
         is_waiting = message.epoch == self.epoch or (message.epoch == 0 and peer.waits)  # the latter has joined meanwhile
-        if not peer.here or not is_waiting or self.activity == Activity.IDLE:
+        if not peer.joined or not is_waiting or self.activity == Activity.IDLE:
             self.ignored += 1
             return
         changes = zip(self.monitor.layouts, message.changes, peer.vectors, strict=True)
@@ -341,8 +341,8 @@ class Coordinator:
         self._blocked = self._is_outdated = True
 
     def _leave(self, number: int) -> None:
-        peer = self._peers.pop(number, Peer())
-        if peer.here:
+        peer = self._peers.pop(number, SiteState())
+        if peer.joined:
             self._present.remove(number)
         for total, mine in zip(self._sums, peer.vectors, strict=False):  # none, if it has not told anything yet
             total -= mine
@@ -355,7 +355,7 @@ class Coordinator:
         if not self.sites and (self.activity != Activity.STARTING or not self._expected):
             self._begin(Activity.STARTING)
             for watched in self._watched:
-                watched.announced = NOTHING
+                watched.announcement = NOTHING
             self._is_outdated = False
         elif self.activity == Activity.COLLECTING:
             if not self._pending:
@@ -375,7 +375,7 @@ class Coordinator:
             self._told = set()
         self._begin(Activity.COLLECTING, sites)
         for number in sorted(self._pending):
-            self._send(number, m.AskAll, self.epoch)
+            self._send(number, m.UpdateRequest, self.epoch)
 
     def _renew(self) -> None:
         """The limits are used up: have all sites tell, or lazily as few as will do."""
@@ -447,14 +447,14 @@ class Coordinator:
             query = self.monitor.queries[number]
             known = tuple(totals[stream] for stream in query.streams(self.monitor.streams) if stream in totals)
             low, high, confidence = true_bounds(query, self._evidence(number, known))
-            watched.announced = replace(
-                watched.announced, low=low, high=high, confidence=confidence, oldest=oldest, newest=newest
+            watched.announcement = replace(
+                watched.announcement, low=low, high=high, confidence=confidence, oldest=oldest, newest=newest
             )
 
     def _evidence(self, number: int, totals: tuple[float, ...]) -> Evidence:
         query, layout = self.monitor.about(number)
         tables = self.monitor.tables(number, self._sums)
-        tolerance, growth = self._watched[number].announced.tolerance, self._growth(query)
+        tolerance, growth = self._watched[number].announcement.tolerance, self._growth(query)
         if growth == math.inf and number >= len(self.monitor.names):  # nobody keeps totals within their tolerance
             tolerance = (0.0, math.inf)
         return Evidence(layout, self.monitor.sketch.delta, tables, tolerance, growth, totals)
@@ -466,23 +466,27 @@ class Coordinator:
         for number, (query, watched) in enumerate(zip(self.monitor.queries, self._watched, strict=True)):
             layout = self.monitor.layouts[self.monitor.channels[number][0]]
             tables = self.monitor.tables(number, self._sums)
-            value, before = query.estimate(tables, layout), watched.announced.alarm
+            value, before = query.estimate(tables, layout), watched.announcement.alarm
             alarm = query.alarm(value, before, self.monitor.eps)
             tolerance = self._tolerance(query, value, query.unit(tables, layout), alarm)
             if self._expected:  # those who have not joined may count anything
                 alarm = query.flipped((query.flipped(alarm) and query.only_grows(layout)) or query.flipped(before))
-            watched.announced = Announced(value, -math.inf, math.inf, alarm, tolerance=tolerance)
+            watched.announcement = Announcement(value, -math.inf, math.inf, alarm, tolerance=tolerance)
             limits = limits_of(query, tolerance, tables, layout, max(sites, 1))
             made.append((limits, region_of(query, layout, limits)))
         self._bound()
         for number, watched in enumerate(self._watched if self._expected else ()):
-            low = watched.announced.low if self.monitor.queries[number].only_grows(self.monitor.about(number)[1]) else -math.inf
-            watched.announced = replace(watched.announced, low=low, high=math.inf)
+            low = (
+                watched.announcement.low
+                if self.monitor.queries[number].only_grows(self.monitor.about(number)[1])
+                else -math.inf
+            )
+            watched.announcement = replace(watched.announcement, low=low, high=math.inf)
         return made
 
     def _ages(self) -> tuple[int | None, int | None]:
         """The oldest and the newest tick at which a site told what is added up."""
-        return span_of([peer.told_at for peer in self._peers.values() if peer.here])
+        return span_of([peer.told_at for peer in self._peers.values() if peer.joined])
 
     def _announce_known(self) -> None:
         """Announce what those who have told prove, while others are awaited; an alarm changes only if they prove it wrong."""
@@ -491,15 +495,17 @@ class Coordinator:
         known = [
             peer.latest
             for number, peer in self._peers.items()
-            if peer.here and (peer.shown is not None or number in self._told)
+            if peer.joined and (peer.shown is not None or number in self._told)
             # One that waits tells again before all that it counted has left the window.
             if window is None or newest is None or peer.told_at is None or newest - peer.told_at <= window.ticks
         ]
-        latest = [sum((peer.latest[i] for peer in self._peers.values() if peer.here), 0 * s) for i, s in enumerate(self._sums)]
+        latest = [
+            sum((peer.latest[i] for peer in self._peers.values() if peer.joined), 0 * s) for i, s in enumerate(self._sums)
+        ]
         totals = {stream: self._known_total(number, known) for stream, number in self.monitor.totals.items()}
         for number, watched in enumerate(self._watched[: len(self.monitor.names)]):
-            (query, layout), before = self.monitor.about(number), watched.announced.alarm
-            said = Announced(self.monitor.estimate(number, latest), -math.inf, math.inf, before)
+            (query, layout), before = self.monitor.about(number), watched.announcement.alarm
+            said = Announcement(self.monitor.estimate(number, latest), -math.inf, math.inf, before)
             if query.only_grows(layout):
                 tables, falls = self._known_rows(number, known)
                 least, estimate = query.least(tables, layout, falls), query.estimate(tables, layout)
@@ -513,7 +519,7 @@ class Coordinator:
                 said = replace(
                     said, low=low, confidence=confidence, tolerance=(least, math.inf), alarm=is_above if is_proven else before
                 )
-            watched.announced = replace(said, oldest=oldest, newest=newest)
+            watched.announcement = replace(said, oldest=oldest, newest=newest)
 
     def _known_rows(self, number: int, known: Sequence[Sequence[Counts]]) -> tuple[list[Floats], list[Floats]]:
         """What a query reads of some sites, added up, and how far the rows can be from that before one of them tells again."""
@@ -538,8 +544,8 @@ class Coordinator:
             peer.shown = None
         limits, cap = [], 0 if self._items is None else self._items.cap(len(self.sites))
         for number, (plain, region) in enumerate(self._announce(len(self.sites))):
-            self._watched[number].region, self._watched[number].turn = region, 0
-            limits.append(Limits(plain.sides, plain.zones, rounded(self._start(number, region)).ravel()))
+            self._watched[number].region, self._watched[number].subround = region, 0
+            limits.append(Limits(plain.sides, plain.zones, to_float32(self._start(number, region)).ravel()))
         for number in self.sites:
             self._peers[number].waits = False
             self._send(number, m.Reference, self.epoch, tuple(limits), cap)

@@ -17,7 +17,7 @@ from lately.core.estimate import Estimate, Estimates
 from lately.core.keys import all_hashes, key_column, one_key
 from lately.core.plan import check_probability
 from lately.counters.base import Counts
-from lately.monitor.announced import Announced
+from lately.monitor.announcement import Announcement
 from lately.monitor.messages import CellsMessage, Message
 from lately.sketches.countmin import without_collisions
 from lately.sketches.hashing import cells_of
@@ -130,7 +130,7 @@ class DistributedCountMin:
         """A fresh coordinator of the same kind: what ``simulate`` asks a monitor for. Sites need not be known beforehand."""
         return type(self)(self._like, self.push)
 
-    def announced(self) -> dict[str, Announced]:
+    def announcements(self) -> dict[str, Announcement]:
         """The self-join size of the cells; its tolerance is where it would be if no cell is off by more than the skew.
 
         Bounds of the true one need exact cells, those of a ``PerfectCountMin``: without, there are none.
@@ -144,7 +144,7 @@ class DistributedCountMin:
             total = float(edges[2].sum(axis=1).min())
             odds = like.delta ** (-1 / like.depth)
             low, high, confidence = float(without_collisions(least, total * total, like.width, odds)), most, 1 - like.delta
-        return {"self_join": Announced(value, low, high, None, confidence, (least, most))}
+        return {"self_join": Announcement(value, low, high, None, confidence, (least, most))}
 
     def truth(self, sites: Sequence[CountMinSite]) -> dict[str, float]:
         """The self-join size that the sites' cells would have if they were added up now; for simulations and tests."""

@@ -21,8 +21,7 @@ from lately.core.columns import Ints
 from lately.core.keys import Hashes
 from lately.counters.base import MAX_COUNT, MAX_STAMP, Cells, Counts
 from lately.counters.wave import Wave
-from lately.monitor.layout import Layout
-from lately.monitor.runs import (
+from lately.monitor.drift_kernels import (
     CAP,
     DIRECT,
     DUE,
@@ -40,11 +39,12 @@ from lately.monitor.runs import (
     RELEASE,
     WORD,
     add_squares,
-    hang,
-    hung,
     run_stream,
     run_window,
+    wheel_insert,
+    wheel_order,
 )
+from lately.monitor.layout import Layout
 
 __all__ = [
     "CAP", "DIRECT", "DUE", "FLOOR", "FLOOR_OF", "HELD", "HOLD", "MOVED", "NEXT", "PART", "RELEASE",
@@ -58,7 +58,7 @@ _PIECE = 2**30
 def drift_of(layout: Layout) -> "Drift":
     """A drift of what a layout counts, with nothing to stop its runs yet."""
     drift: Drift = StreamDrift(layout) if layout.window is None else WindowDrift(layout)
-    drift.wake_after(math.inf)
+    drift.set_threshold(math.inf)
     return drift
 
 
@@ -104,7 +104,7 @@ class Drift(ABC):
         squares: NDArray[np.float64] = words[..., HIGH] * 2.0**WORD + words[..., LOW]
         return squares
 
-    def wake_after(self, room: float) -> None:
+    def set_threshold(self, room: float) -> None:
         """Stop the next runs where the norms have moved further than this from where they are."""
         norms = self.norms().ravel()
         self._seen[: norms.size] = norms
@@ -283,7 +283,7 @@ class WindowDrift(Drift):
             due = self._book[:, DUE]
             due[:] = np.where(due == MAX_STAMP, due, np.maximum(due - shift, 0))
             self._shape[6] = max(self._shape[6] - shift, 0)
-            hang(np.arange(self.layout.counters), self._book, self._wheel, self._shape[5])
+            wheel_insert(np.arange(self.layout.counters), self._book, self._wheel, self._shape[5])
             self._origin += shift
         self.now = last if self.now is None else max(self.now, last)
 
@@ -323,7 +323,7 @@ class WindowDrift(Drift):
             self._waves.write(out, stamp)
             out.integers(self._book[:, PART])  # not what the waves say: they forget where a count began to matter
             out.integers(np.where(due == MAX_STAMP, -1, stamp - due))
-            out.integers(order[hung(self._book, self._wheel, order) :])
+            out.integers(order[wheel_order(self._book, self._wheel, order) :])
         super().write(out)
 
     def read(self, source: Reader) -> None:
@@ -342,5 +342,5 @@ class WindowDrift(Drift):
         source.check(parts.size == due.size == counters, "counters are missing")
         source.check(np.array_equal(np.sort(order), np.flatnonzero(due >= 0)), "counters that are due are not on the wheel")
         self._book[:, PART], self._book[:, DUE] = parts, np.where(due < 0, MAX_STAMP, stamp - due)
-        hang(order, self._book, self._wheel, self._shape[5])
+        wheel_insert(order, self._book, self._wheel, self._shape[5])
         self._told[0] = parts[0::2] - parts[1::2] if self.layout.signed else parts

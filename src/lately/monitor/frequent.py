@@ -27,7 +27,7 @@ from lately.core.keys import Hashes, Keys, all_hashes, hash_keys, one_key
 from lately.core.stored_keys import column_of, read_keys, write_keys
 from lately.counters.base import MAX_COUNT
 from lately.monitor import messages as m
-from lately.monitor.announced import Listed, span_of
+from lately.monitor.announcement import FrequentKeys, span_of
 from lately.monitor.drift import WindowDrift
 from lately.monitor.queries import position
 from lately.monitor.stored import SITES
@@ -189,7 +189,7 @@ class ItemsGuard:
         self._speak(one, count := self.counts(drift, [item])[0])
         return count
 
-    def set(self, message: m.ItemLimits, drift: WindowDrift) -> None:
+    def set(self, message: m.KeyLimits, drift: WindowDrift) -> None:
         """Take the limit of a key, or drop it; unless it has come again so often that it must be spoken of."""
         one = self._known.get(message.item)
         if one is None:
@@ -251,11 +251,11 @@ class Items:
         self._tau, self._theta = query.tau, query.theta
         self._items: dict[int, _Item] = {}
 
-    def announced(self) -> Listed:
+    def announcements(self) -> FrequentKeys:
         """The keys that are listed."""
         listed = sorted((item for item in self._items.values() if item.listed), key=lambda item: (-item.total, str(item.key)))
         oldest, newest = span_of([tick for item in listed for tick in item.ticks.values()])
-        return Listed({item.key: item.total for item in listed}, self._tau * (1 - self._theta), oldest, newest)
+        return FrequentKeys({item.key: item.total for item in listed}, self._tau * (1 - self._theta), oldest, newest)
 
     @property
     def awaited(self) -> set[int]:
@@ -266,7 +266,7 @@ class Items:
         """The cap of a key that nothing is known of."""
         return max(1, math.floor(self._tau * (1 + self._theta) / sites))
 
-    def hear(self, coordinator: "Coordinator", message: m.ItemCount, tick: int | None) -> None:
+    def hear(self, coordinator: "Coordinator", message: m.KeyCount, tick: int | None) -> None:
         """A site says how often it counts a key, at which tick: by itself, or because it was asked."""
         item = self._items.get(message.item)
         if item is None:
@@ -285,7 +285,7 @@ class Items:
     def _ask(self, coordinator: "Coordinator", number: int, item: _Item, without: int | None = None) -> None:
         item.counts, item.ticks, item.reported, item.pending = {}, {}, 0, set(coordinator.sites)
         for site in sorted(item.pending - {without}):
-            coordinator._send(site, m.AskItem, item.key)
+            coordinator._send(site, m.KeyCountRequest, item.key)
         coordinator.synchronisations["items"] += 1
 
     def again(self, coordinator: "Coordinator") -> None:
@@ -296,7 +296,7 @@ class Items:
             else:
                 for site in sorted(set(coordinator.sites) - item.pending - set(item.counts)):
                     item.pending.add(site)
-                    coordinator._send(site, m.AskItem, item.key)
+                    coordinator._send(site, m.KeyCountRequest, item.key)
 
     def forget(self, coordinator: "Coordinator", site: int) -> None:
         """A site has left."""
@@ -320,7 +320,7 @@ class Items:
         rare = not item.listed and all(2 * count < self.cap(len(sites)) for count in counts.values())
         for site, count in sorted(counts.items()):
             limit = max(count - slack, 0) if item.listed else 0 if rare else count + max(1, math.floor(room / len(sites)))
-            coordinator._send(site, m.ItemLimits, number, item.listed, limit)
+            coordinator._send(site, m.KeyLimits, number, item.listed, limit)
         if rare:
             del self._items[number]
 

@@ -14,12 +14,12 @@ from lately.core.codec import Reader, Writer
 from lately.counters.base import MAX_COUNT
 from lately.monitor import messages as m
 from lately.monitor.coordinator import ENOUGH, Activity, Coordinator
-from lately.monitor.peers import Peer
+from lately.monitor.coordinator_state import SiteState
 from lately.monitor.region import Region
-from lately.monitor.zones import Floats, rounded
+from lately.monitor.zones import Floats, to_float32
 
 if TYPE_CHECKING:
-    from lately.monitor.watch import Monitor
+    from lately.monitor.monitor import Monitor
 
 #: About the bytes that a turn, and a reference besides what is told, cost a site.
 _TURN, _REFERENCE = 28, 60
@@ -28,7 +28,7 @@ _TURN, _REFERENCE = 28, 60
 class FunctionalCoordinator(Coordinator):
     """Adds up the steps by which pressures rise."""
 
-    _understood = (m.Left, m.Report, m.Increment, m.Pressure)
+    _understood = (m.LeaveNotice, m.DriftReport, m.Increment, m.SafeFunctionReport)
 
     def __init__(self, monitor: "Monitor", sites: Sequence[int]) -> None:
         super().__init__(monitor, sites)
@@ -40,8 +40,8 @@ class FunctionalCoordinator(Coordinator):
 
     def _total(self, query: int, region: Region, telling: set[int]) -> float:
         """The pressures of all sites, where they said that their rows are."""
-        none = region.pressure(0 * self._points(query, self.sites[0]))
-        return sum(none if n in telling else region.pressure(self._points(query, n)) for n in self.sites)
+        none = region.safe_function(0 * self._points(query, self.sites[0]))
+        return sum(none if n in telling else region.safe_function(self._points(query, n)) for n in self.sites)
 
     def _is_enough(self, regions: Sequence[Region], telling: set[int]) -> bool:
         return all(
@@ -54,18 +54,18 @@ class FunctionalCoordinator(Coordinator):
         self._first[query] = self._total(query, region, set())
         return self._step(self._first[query])
 
-    def _step(self, pressure: float) -> Floats:
-        return rounded([max(-pressure / (2 * len(self.sites)), 1e-12)])  # so that it need not travel to be what it will be
+    def _step(self, value: float) -> Floats:
+        return to_float32([max(-value / (2 * len(self.sites)), 1e-12)])  # so that it need not travel to be what it will be
 
-    def _hear_about(self, number: int, peer: Peer, message: m.About) -> None:
+    def _hear_about(self, number: int, peer: SiteState, message: m.QueryMessage) -> None:
         if isinstance(message, m.Increment):
-            if message.turn != self._watched[message.query].turn:
+            if message.subround != self._watched[message.query].subround:
                 self.ignored += 1
                 return
             self._steps[message.query] += message.steps
             if self.activity == Activity.IDLE:
                 self._poll()
-        elif isinstance(message, m.Pressure):
+        elif isinstance(message, m.SafeFunctionReport):
             if self.activity == Activity.POLLING and number in self._pending:
                 self._pressure += float(message.numbers[0])
                 self._pending.discard(number)
@@ -93,18 +93,18 @@ class FunctionalCoordinator(Coordinator):
                 self._about, self._pressure = query, 0.0
                 self._begin(Activity.POLLING, self.sites)
                 for number in self.sites:
-                    self._send(number, m.AskPressure, self.epoch, query, self._watched[query].turn)
+                    self._send(number, m.SafeFunctionRequest, self.epoch, query, self._watched[query].subround)
                 return
 
     def _polled(self) -> None:
         query = self._about
         watched = self._watched[query]
-        if self._pressure < 0 and self._is_worth_a_turn(self._pressure / self._first[query], watched.turn):
-            watched.turn += 1
+        if self._pressure < 0 and self._is_worth_a_turn(self._pressure / self._first[query], watched.subround):
+            watched.subround += 1
             self._steps[query] = 0
             step = self._step(self._pressure)
             for number in self.sites:
-                self._send(number, m.Step, self.epoch, query, watched.turn, step)
+                self._send(number, m.Quantum, self.epoch, query, watched.subround, step)
             self._begin(Activity.IDLE)
             self._poll()
         elif self.monitor.flush == "eager":
@@ -112,7 +112,7 @@ class FunctionalCoordinator(Coordinator):
         else:
             self._begin(Activity.GATHERING, self.sites)
             for number in self.sites:
-                self._send(number, m.AskDrift, self.epoch, query, watched.turn)
+                self._send(number, m.DriftRequest, self.epoch, query, watched.subround)
 
     def _write_own(self, out: Writer) -> None:
         out.varint(self._about)

@@ -15,13 +15,13 @@ import numpy as np
 from lately.core.codec import Reader, Writer
 from lately.monitor import messages as m
 from lately.monitor.coordinator import ENOUGH, Activity, Coordinator
-from lately.monitor.peers import Peer
+from lately.monitor.coordinator_state import SiteState
 from lately.monitor.region import Region
 from lately.monitor.stored import read_numbers, write_numbers
-from lately.monitor.zones import Floats, rounded
+from lately.monitor.zones import Floats, to_float32
 
 if TYPE_CHECKING:
-    from lately.monitor.watch import Monitor
+    from lately.monitor.monitor import Monitor
 
 #: Balancing must leave this share of the first room, or there will be trouble again at once.
 BALANCED = 0.03
@@ -30,7 +30,7 @@ BALANCED = 0.03
 class GeometricCoordinator(Coordinator):
     """Balances drifts by slack vectors."""
 
-    _understood = (m.Left, m.Report)
+    _understood = (m.LeaveNotice, m.DriftReport)
 
     def __init__(self, monitor: "Monitor", sites: Sequence[int]) -> None:
         super().__init__(monitor, sites)
@@ -55,12 +55,12 @@ class GeometricCoordinator(Coordinator):
     def _start(self, query: int, region: Region) -> Floats:
         if query == 0:
             self._centres, self._slacks = [], []
-        mean = rounded(self._mean(query, set()))
+        mean = to_float32(self._mean(query, set()))
         self._centres.append(mean)
         self._slacks.append({number: mean - self._points(query, number) for number in self.sites})
         return mean
 
-    def _hear_about(self, number: int, peer: Peer, message: m.About) -> None:
+    def _hear_about(self, number: int, peer: SiteState, message: m.QueryMessage) -> None:
         if self.activity == Activity.IDLE:
             self._about = message.query
             self._begin(Activity.BALANCING)
@@ -77,17 +77,17 @@ class GeometricCoordinator(Coordinator):
         reported = [number for number in sites if self._peers[number].waits]
         is_all = len(reported) == len(sites)
         region, slacks, watched = self._watched[query].region, self._slacks[query], self._watched[query]
-        mean = rounded(np.mean([self._points(query, number) + slacks[number] for number in reported], axis=0))
+        mean = to_float32(np.mean([self._points(query, number) + slacks[number] for number in reported], axis=0))
         centre = mean if is_all else self._centres[query]
         origin = self._centres[query]
         if self._room(query, region, centre, mean) > BALANCED * self._room(query, region, 0 * origin, 0 * origin):
-            watched.turn += 1
+            watched.subround += 1
             if is_all:
                 self._centres[query] = mean
             for number in reported:
                 slacks[number] = mean - self._points(query, number)
                 self._peers[number].waits = False
-                self._send(number, m.Balance, self.epoch, query, watched.turn, mean.ravel(), is_all)
+                self._send(number, m.Balance, self.epoch, query, watched.subround, mean.ravel(), is_all)
             self._begin(Activity.IDLE)
         elif is_all:
             self._renew()
@@ -101,7 +101,7 @@ class GeometricCoordinator(Coordinator):
         self._next += size
         self._pending = set(chosen)
         for number in chosen:
-            self._send(number, m.AskDrift, self.epoch, self._about, self._watched[self._about].turn)
+            self._send(number, m.DriftRequest, self.epoch, self._about, self._watched[self._about].subround)
 
     def _write_own(self, out: Writer) -> None:
         out.varint(self._about)

@@ -29,18 +29,18 @@ class Guard(ABC):
         self.region = Region(())
         #: Where the rows were when the coordinator was last told; since then they have moved on.
         self.said = np.zeros(shape)
-        self.turn = 0
+        self.subround = 0
 
     def begin(self, region: Region, limits: Limits) -> None:
         """Take a new reference."""
-        self.region, self.turn = region, 0
+        self.region, self.subround = region, 0
 
     @property
     def starts(self) -> int:
         """How many numbers a reference gives it to start from."""
         return 1
 
-    def understands(self, message: m.About) -> bool:
+    def understands(self, message: m.QueryMessage) -> bool:
         """Whether a message is one that its coordinator would send."""
         return False
 
@@ -50,13 +50,13 @@ class Guard(ABC):
 
     def write(self, out: Writer) -> None:
         """Write what it watches; what it said was rounded to floats of four bytes."""
-        out.varint(self.turn)
+        out.varint(self.subround)
         self.region.write(out)
         out.f32s(self.said)
 
     def read(self, source: Reader, query: Query, layout: Layout) -> None:
         """Read what ``write`` wrote."""
-        self.turn, self.region = source.varint(), read_region(source, query, layout)
+        self.subround, self.region = source.varint(), read_region(source, query, layout)
         self.said = source.f32s(self.said.size).reshape(self.said.shape)
 
 
@@ -78,8 +78,10 @@ class GeometricGuard(Guard):
     def starts(self) -> int:
         return self.said.size
 
-    def understands(self, message: m.About) -> bool:
-        return isinstance(message, m.AskDrift) or (isinstance(message, m.Balance) and message.numbers.size == self.said.size)
+    def understands(self, message: m.QueryMessage) -> bool:
+        return isinstance(message, m.DriftRequest) or (
+            isinstance(message, m.Balance) and message.numbers.size == self.said.size
+        )
 
     def begin(self, region: Region, limits: Limits) -> None:
         super().begin(region, limits)
@@ -129,20 +131,22 @@ class FunctionalGuard(Guard):
         self._start = 0.0
         self._steps = 0
 
-    def understands(self, message: m.About) -> bool:
-        return isinstance(message, m.AskDrift | m.AskPressure) or (isinstance(message, m.Step) and message.numbers.size == 1)
+    def understands(self, message: m.QueryMessage) -> bool:
+        return isinstance(message, m.DriftRequest | m.SafeFunctionRequest) or (
+            isinstance(message, m.Quantum) and message.numbers.size == 1
+        )
 
     def begin(self, region: Region, limits: Limits) -> None:
         super().begin(region, limits)
-        self.step(float(limits.start[0]), region.pressure(self.said))
+        self.step(float(limits.start[0]), region.safe_function(self.said))
 
-    def step(self, step: float, pressure: float) -> None:
+    def step(self, step: float, value: float) -> None:
         """Start a turn from the pressure that was told."""
-        self._step, self._start, self._steps = step, pressure, 0
+        self._step, self._start, self._steps = step, value, 0
 
     def rise(self, points: Floats) -> int:
         """By how many steps the pressure has risen since it was last asked."""
-        ratio = (self.region.pressure(points) - self._start) / self._step
+        ratio = (self.region.safe_function(points) - self._start) / self._step
         risen = min(math.floor(min(ratio, _MOST_STEPS) + EARLY), _MOST_STEPS) - self._steps
         if risen <= 0:
             return 0
@@ -152,7 +156,7 @@ class FunctionalGuard(Guard):
     def room(self, points: Floats) -> float:
         if self._steps >= _MOST_STEPS or self.region.steepness == 0:
             return math.inf
-        left = self._start + (self._steps + 1 - EARLY) * self._step - self.region.pressure(points)
+        left = self._start + (self._steps + 1 - EARLY) * self._step - self.region.safe_function(points)
         return max(left / self.region.steepness, 0.0)
 
     def write(self, out: Writer) -> None:

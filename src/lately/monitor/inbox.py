@@ -5,7 +5,7 @@ from itertools import pairwise
 
 from lately.core.codec import Reader, Writer
 from lately.core.errors import InputError
-from lately.monitor.messages import Message, Told, decode
+from lately.monitor.messages import Message, SketchUpdate, decode
 
 #: More messages than this ahead of a missing one, and something is wrong with the carrier.
 MOST_EARLY = 10_000
@@ -81,7 +81,7 @@ def read_messages(source: Reader) -> list[Message]:
     size = 0
     for _ in range(source.within(source.varint(), 0, 2 * MOST_EARLY)):
         messages.append(message := decode(source.raw(source.varint())))
-        if isinstance(message, Told):  # the only kind that can take much more memory than bytes
+        if isinstance(message, SketchUpdate):  # the only kind that can take much more memory than bytes
             size += sum(change.nbytes for change in message.changes if not isinstance(change, tuple))
             source.fits(size)
     return messages

@@ -51,8 +51,8 @@ def kind(number: int, earlier: int | None = None) -> Callable[[M], M]:
 class Message:
     """Base of all messages: from which site, or to which, and the how-manieth it is.
 
-    >>> decode(Left(3, 17).to_bytes())
-    Left(site=3, sequence=17)
+    >>> decode(LeaveNotice(3, 17).to_bytes())
+    LeaveNotice(site=3, sequence=17)
     """
 
     KIND: ClassVar[int] = 0
@@ -89,7 +89,7 @@ class Message:
 def decode(data: bytes | memoryview) -> Any:
     """Read a message back; anything else raises ``FormatError``.
 
-    >>> decode(AskAll(3, 17, 2).to_bytes()).epoch
+    >>> decode(UpdateRequest(3, 17, 2).to_bytes()).epoch
     2
     """
     try:
@@ -158,7 +158,7 @@ class CellsMessage(Message):
 
 @kind(2)
 @dataclass(frozen=True, slots=True, eq=False)
-class Joined(Message):
+class JoinRequest(Message):
     """A site wants to be watched too; ``built`` tells what it was built for, ``birth`` is its own, and no other site's."""
 
     built: int
@@ -175,12 +175,12 @@ class Joined(Message):
 
 @kind(3)
 @dataclass(frozen=True, slots=True, eq=False)
-class Left(Message):
+class LeaveNotice(Message):
     """A site stops, and takes its stream with it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Dated(Message):
+class EpochMessage(Message):
     """Base of the messages that are about a certain reference (``epoch``)."""
 
     epoch: int
@@ -194,14 +194,14 @@ class Dated(Message):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class About(Dated):
+class QueryMessage(EpochMessage):
     """Base of the messages about one query, since its limits were last set (``turn``)."""
 
     query: int
-    turn: int
+    subround: int
 
     def _write(self, out: Writer) -> None:
-        for number in (self.epoch, self.query, self.turn):
+        for number in (self.epoch, self.query, self.subround):
             out.varint(number)
 
     @classmethod
@@ -210,13 +210,13 @@ class About(Dated):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Measured(About):
+class VectorMessage(QueryMessage):
     """Base of the messages about one query that bring numbers."""
 
     numbers: NDArray[np.float64]
 
     def _write(self, out: Writer) -> None:
-        About._write(self, out)
+        QueryMessage._write(self, out)
         out.varint(self.numbers.size)
         out.f32s(self.numbers)
 
@@ -228,30 +228,30 @@ class Measured(About):
 
 @kind(4)
 @dataclass(frozen=True, slots=True, eq=False)
-class Report(Measured):
+class DriftReport(VectorMessage):
     """Where a site's rows have drifted to, and how many changes it has not told; because it was asked, or must say so."""
 
     updates: int
 
     def _write(self, out: Writer) -> None:
-        Measured._write(self, out)
+        VectorMessage._write(self, out)
         out.varint(self.updates)
 
     @classmethod
     def _read(cls, site: int, sequence: int, source: Reader) -> Self:
-        plain = Measured._read(site, sequence, source)
-        return cls(site, sequence, plain.epoch, plain.query, plain.turn, plain.numbers, source.varint())
+        plain = VectorMessage._read(site, sequence, source)
+        return cls(site, sequence, plain.epoch, plain.query, plain.subround, plain.numbers, source.varint())
 
 
 @kind(5)
 @dataclass(frozen=True, slots=True, eq=False)
-class Increment(About):
+class Increment(QueryMessage):
     """By how many steps a site's pressure has risen."""
 
     steps: int
 
     def _write(self, out: Writer) -> None:
-        About._write(self, out)
+        QueryMessage._write(self, out)
         out.varint(self.steps)
 
     @classmethod
@@ -261,13 +261,13 @@ class Increment(About):
 
 @kind(6)
 @dataclass(frozen=True, slots=True, eq=False)
-class Pressure(Measured):
+class SafeFunctionReport(VectorMessage):
     """A site's pressure, because it was asked."""
 
 
 @kind(10, earlier=7)
 @dataclass(frozen=True, slots=True, eq=False)
-class Told(Dated):
+class SketchUpdate(EpochMessage):
     """What has changed at a site since it last told, stream by stream: every number, or the keys themselves if that is less.
 
     ``elapsed`` is how many ticks have passed at the site since it last said so; the first time it is the tick itself. A site
@@ -276,11 +276,11 @@ class Told(Dated):
 
     changes: tuple["Change", ...]
     elapsed: int | None = None
-    unasked: bool = False
+    unsolicited: bool = False
 
     def _write(self, out: Writer) -> None:
-        Dated._write(self, out)
-        _write_elapsed(out, self.elapsed, self.unasked)
+        EpochMessage._write(self, out)
+        _write_elapsed(out, self.elapsed, self.unsolicited)
         out.varint(len(self.changes))
         for change in self.changes:
             if isinstance(change, tuple):
@@ -295,8 +295,8 @@ class Told(Dated):
 
     @classmethod
     def _read(cls, site: int, sequence: int, source: Reader) -> Self:
-        epoch, (elapsed, unasked) = source.varint(), _read_elapsed(source)
-        return cls(site, sequence, epoch, cls._read_changes(source), elapsed, unasked)
+        epoch, (elapsed, unsolicited) = source.varint(), _read_elapsed(source)
+        return cls(site, sequence, epoch, cls._read_changes(source), elapsed, unsolicited)
 
     @classmethod
     def _read_earlier(cls, site: int, sequence: int, source: Reader) -> Self:
@@ -345,10 +345,10 @@ class Events(Message):
 
 @kind(11, earlier=9)
 @dataclass(frozen=True, slots=True, eq=False)
-class ItemCount(Message):
+class KeyCount(Message):
     """How often a site has counted a key; the ``key`` itself goes along unless the coordinator asked.
 
-    ``elapsed`` is as in ``Told``.
+    ``elapsed`` is as in ``SketchUpdate``.
     """
 
     item: int
@@ -389,55 +389,55 @@ class ItemCount(Message):
 
 @kind(16)
 @dataclass(frozen=True, slots=True, eq=False)
-class AskDrift(About):
+class DriftRequest(QueryMessage):
     """Say where your rows are."""
 
 
 @kind(17)
 @dataclass(frozen=True, slots=True, eq=False)
-class AskPressure(About):
+class SafeFunctionRequest(QueryMessage):
     """Say how high your pressure is."""
 
 
 @kind(18)
 @dataclass(frozen=True, slots=True, eq=False)
-class Balance(Measured):
+class Balance(VectorMessage):
     """Count on as if your rows were here, where the mean of those who reported is; ``is_all``: of all sites."""
 
     is_all: bool
 
     def _write(self, out: Writer) -> None:
-        Measured._write(self, out)
+        VectorMessage._write(self, out)
         out.u8(self.is_all)
 
     @classmethod
     def _read(cls, site: int, sequence: int, source: Reader) -> Self:
-        plain = Measured._read(site, sequence, source)
-        return cls(site, sequence, plain.epoch, plain.query, plain.turn, plain.numbers, bool(source.choice(0, 1)))
+        plain = VectorMessage._read(site, sequence, source)
+        return cls(site, sequence, plain.epoch, plain.query, plain.subround, plain.numbers, bool(source.choice(0, 1)))
 
 
 @kind(19)
 @dataclass(frozen=True, slots=True, eq=False)
-class Step(Measured):
+class Quantum(VectorMessage):
     """Tell from now on when your pressure has risen by so much."""
 
 
 @kind(20)
 @dataclass(frozen=True, slots=True, eq=False)
-class AskAll(Dated):
+class UpdateRequest(EpochMessage):
     """Tell everything that has changed."""
 
 
 @kind(21)
 @dataclass(frozen=True, slots=True, eq=False)
-class Reference(Dated):
+class Reference(EpochMessage):
     """A new reference: for each query its limits; for keys that nobody has spoken of, the ``cap`` of their count."""
 
     limits: tuple["Limits", ...]
     cap: int = 0
 
     def _write(self, out: Writer) -> None:
-        Dated._write(self, out)
+        EpochMessage._write(self, out)
         out.varint(self.cap)
         out.varint(len(self.limits))
         for limits in self.limits:
@@ -467,7 +467,7 @@ class Limits:
 
 @kind(22)
 @dataclass(frozen=True, slots=True, eq=False)
-class AskItem(Message):
+class KeyCountRequest(Message):
     """Say how often you have counted a key."""
 
     key: Any
@@ -482,7 +482,7 @@ class AskItem(Message):
 
 @kind(23)
 @dataclass(frozen=True, slots=True, eq=False)
-class ItemLimits(Message):
+class KeyLimits(Message):
     """Speak up when the count of a key that is ``listed`` falls below ``limit``, of another when it reaches it.
 
     A limit of 0 for a key that is not listed: it is like all others again.

@@ -10,7 +10,7 @@ from lately.core.codec import Reader, Writer
 from lately.monitor.layout import Layout
 from lately.monitor.messages import Limits
 from lately.monitor.queries import LOWER, UPPER, Query
-from lately.monitor.zones import Floats, Zone, travelled
+from lately.monitor.zones import Floats, Zone, to_float32_conservative
 
 _SIDES = (UPPER, LOWER)
 
@@ -33,9 +33,9 @@ class Region:
         """``Zone.ball_room`` of the zone that has least."""
         return min((zone.ball_room(centre[line], points[line]) for line, zone in self.zones), default=math.inf)
 
-    def pressure(self, points: Floats) -> float:
+    def safe_function(self, points: Floats) -> float:
         """``Zone.pressure`` of the zone that has most: the largest of convex functions is convex."""
-        return max((zone.pressure(points[line]) for line, zone in self.zones), default=-1.0)
+        return max((zone.safe_function(points[line]) for line, zone in self.zones), default=-1.0)
 
     @property
     def steepness(self) -> float:
@@ -44,10 +44,10 @@ class Region:
 
     def plane_room(self, points: Floats) -> float:
         """How much further a point may go before it crosses the planes of its zones."""
-        pressure, steepness = self.pressure(points), self.steepness
+        value, steepness = self.safe_function(points), self.steepness
         if math.isinf(steepness):
-            return -1.0 if pressure > 0 else 0.0
-        return -pressure / steepness if steepness > 0 else math.inf
+            return -1.0 if value > 0 else 0.0
+        return -value / steepness if steepness > 0 else math.inf
 
     def write(self, out: Writer) -> None:
         """Write its limits: their numbers have travelled, or would travel, as floats of four bytes, and are none the worse."""
@@ -66,7 +66,7 @@ def limits_of(query: Query, bounds: tuple[float, float], tables: Sequence[Floats
         rows = query.margins(side, bound, tables, layout) / sites
         if rows.shape[1] == 3:  # a·z₀ + b·z₁ + z₀·z₁ ≤ room, for n times the mean drift
             rows[:, 2] /= sites
-        numbers.append(travelled(query.form(side, layout), rows).ravel())
+        numbers.append(to_float32_conservative(query.form(side, layout), rows).ravel())
     return Limits(sides, np.concatenate(numbers) if numbers else np.zeros(0), np.zeros(0))
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from lately.core.columns import Ints, whole_numbers
 from lately.core.errors import InputError, ParameterError
 from lately.core.keys import key_column
-from lately.monitor.announced import Announced
+from lately.monitor.announcement import Announcement
 from lately.monitor.messages import Message, decode
 
 #: What a carrier adds to a message that it repeats until it is acknowledged, and what the acknowledgement takes.
@@ -34,9 +34,9 @@ class Simulation:
     #: How often the coordinator began each activity.
     synchronisations: Counter[str] = field(default_factory=Counter)
     #: For every step looked at and query: the event, the announced value and bounds, the truth, messages on their way.
-    history: list[tuple[int, str, Announced, float, int]] = field(default_factory=list)
+    history: list[tuple[int, str, Announcement, float, int]] = field(default_factory=list)
     #: Those of them where the truth was outside and nothing on its way. There must be none.
-    broken: list[tuple[int, str, Announced, float, int]] = field(default_factory=list)
+    broken: list[tuple[int, str, Announcement, float, int]] = field(default_factory=list)
 
     @property
     def total(self) -> int:
@@ -46,7 +46,7 @@ class Simulation:
     @property
     def data(self) -> int:
         """Bytes of what sites told of their streams, without what keeps the limits."""
-        return self.bytes["Told"] + self.bytes["Events"] + self.bytes["CellsMessage"]
+        return self.bytes["SketchUpdate"] + self.bytes["Events"] + self.bytes["CellsMessage"]
 
     @property
     def settled(self) -> float:
@@ -182,10 +182,10 @@ def simulate(
                 carrier.send(site.advance(now), True, clock)
         settle()
         if ((start - warm) // step) % look == 0 or stop == places.size:
-            _compare(books, stop, coordinator.announced(), monitor.truth(list(sites.values())), carrier.flying)
+            _compare(books, stop, coordinator.announcements(), monitor.truth(list(sites.values())), carrier.flying)
     while carrier.flying:
         settle()
-    _compare(books, places.size, coordinator.announced(), monitor.truth(list(sites.values())), 0)
+    _compare(books, places.size, coordinator.announcements(), monitor.truth(list(sites.values())), 0)
     books.synchronisations = Counter(getattr(coordinator, "synchronisations", {}))
     return books
 
@@ -240,7 +240,7 @@ def _batches(columns: Mapping[str, Any], rows: Ints) -> Any:
 
 
 def _compare(
-    books: Simulation, event: int, announced: Mapping[str, Announced], truth: Mapping[str, float], flying: int
+    books: Simulation, event: int, announced: Mapping[str, Announcement], truth: Mapping[str, float], flying: int
 ) -> None:
     for name, said in announced.items():
         entry = (event, name, said, truth[name], flying)

@@ -1,6 +1,8 @@
 """A site: sketches its own streams, and says only what it must.
 
-    joining ──Reference──> watching ──Report, Pressure, Told──> waiting ──Balance, Step, Reference──> watching ──> … ──> left
+    joining ──Reference──> watching ──DriftReport, SafeFunctionReport, SketchUpdate──> waiting
+                              ^                                                           │
+                              └────────────────Balance, Quantum, Reference────────────────┘
 
 While it waits it goes on counting; it looks again when it is answered. If it has waited through a few batches before that, it
 tells by itself, and again whenever it has changed much: the answer may be held up by a site that has died, and what the others
@@ -33,10 +35,10 @@ from lately.monitor.messages import Message
 from lately.monitor.queries import norms_of
 from lately.monitor.region import region_of, zone_size
 from lately.monitor.stored import site_bytes
-from lately.monitor.zones import Floats, rounded
+from lately.monitor.zones import Floats, to_float32
 
 if TYPE_CHECKING:
-    from lately.monitor.watch import Monitor
+    from lately.monitor.monitor import Monitor
 
 
 class State(StrEnum):
@@ -56,7 +58,7 @@ class Site:
     >>> from lately.monitor import FastAms, Monitor, SelfJoin
     >>> site = Monitor(FastAms(eps=0.1, delta=0.1), SelfJoin(theta=0.2)).site(1)
     >>> [type(message).__name__ for message in site.update(["a", "b"])], site.state.value
-    (['Joined', 'Told'], 'joining')
+    (['JoinRequest', 'SketchUpdate'], 'joining')
     """
 
     def __init__(self, monitor: "Monitor", number: int, birth: int | None = None) -> None:
@@ -233,7 +235,7 @@ class Site:
         """Stop being watched; the coordinator forgets this site's streams."""
         self._must_be_here()
         if self._sequence:
-            self._send(m.Left)
+            self._send(m.LeaveNotice)
         self.state = State.LEFT
         return self._sent()
 
@@ -272,9 +274,9 @@ class Site:
             key = self._column.pick(self._order[at : at + 1])[0]
             count = guard.count(drift, item := m.hash_of(key), key)
             if count is not None:
-                self._send(m.ItemCount, item, count, key, self._elapsed())
+                self._send(m.KeyCount, item, count, key, self._elapsed())
         for item, count, key in guard.spoken(drift):
-            self._send(m.ItemCount, item, count, key, self._elapsed())
+            self._send(m.KeyCount, item, count, key, self._elapsed())
         guard.apply(drift)
 
     def _look(self) -> None:
@@ -288,13 +290,13 @@ class Site:
             for channel in channels:
                 rooms[channel] = min(rooms[channel], room / math.sqrt(len(channels)))
         for drift, room in zip(self.drifts, rooms, strict=True):
-            drift.wake_after(room if self.state == State.WATCHING else math.inf)
+            drift.set_threshold(room if self.state == State.WATCHING else math.inf)
 
     def _speak(self, number: int, guard: Guard) -> float:
         points = self._points(number)
         if isinstance(guard, FunctionalGuard):
             if steps := guard.rise(points):
-                self._send(m.Increment, self._epoch, number, guard.turn, steps)
+                self._send(m.Increment, self._epoch, number, guard.subround, steps)
             return guard.room(points)
         if isinstance(guard, PushingGuard):
             norms = [np.sort(norms_of(self._table(i))) for i in self.monitor.channels[number]]
@@ -304,7 +306,7 @@ class Site:
             if isinstance(guard, PushingGuard):
                 self._tell()
                 return self._speak(number, guard) if guard.lengths.all() else 0.0
-            self._report(number, guard.turn)
+            self._report(number, guard.subround)
         return room
 
     def _table(self, channel: int) -> Floats:
@@ -318,22 +320,22 @@ class Site:
 
     def _join(self) -> None:
         if self.state == State.JOINING and not self._sequence:
-            self._send(m.Joined, self.monitor.fingerprint, self.birth)
+            self._send(m.JoinRequest, self.monitor.fingerprint, self.birth)
             self._tell()
 
-    def _report(self, number: int, turn: int) -> None:
+    def _report(self, number: int, subround: int) -> None:
         """Say where the rows of every stream are, and wait."""
-        norms = [rounded(drift.norms()) for drift in self.drifts]
+        norms = [to_float32(drift.norms()) for drift in self.drifts]
         self._remember(norms)
         flat = np.concatenate([part.ravel() for part in norms])
-        self._send(m.Report, self._epoch, number, turn, flat, sum(drift.updates for drift in self.drifts))
+        self._send(m.DriftReport, self._epoch, number, subround, flat, sum(drift.updates for drift in self.drifts))
         self.state, self._reported = State.WAITING, True
 
-    def _say_pressure(self, number: int, turn: int, guard: FunctionalGuard) -> None:
+    def _say_pressure(self, number: int, subround: int, guard: FunctionalGuard) -> None:
         """Say how high the pressure of a query is, and wait."""
-        self._remember([rounded(drift.norms()) for drift in self.drifts])
-        self._pressure = float(np.float32(guard.region.pressure(guard.said)))
-        self._send(m.Pressure, self._epoch, number, turn, np.array([self._pressure]))
+        self._remember([to_float32(drift.norms()) for drift in self.drifts])
+        self._pressure = float(np.float32(guard.region.safe_function(guard.said)))
+        self._send(m.SafeFunctionReport, self._epoch, number, subround, np.array([self._pressure]))
         self.state = State.WAITING
 
     def _remember(self, norms: list[Floats]) -> None:
@@ -346,7 +348,7 @@ class Site:
             drift = self.drifts[self._watched]
             assert isinstance(drift, WindowDrift)
             for item, count, key in self._items.grown(drift):
-                self._send(m.ItemCount, item, count, key, self._elapsed())
+                self._send(m.KeyCount, item, count, key, self._elapsed())
         share = self.monitor.impatience
         if not share or not self._sequence or self.state not in (State.WAITING, State.JOINING):
             return
@@ -372,7 +374,7 @@ class Site:
         """Tell what has changed, though nobody asked: what was told stays as it was, and so do the limits."""
         changes = tuple(self._change(drift, drift.numbers - drift.told) for drift in self.drifts)
         self._shown = [drift.numbers.copy() for drift in self.drifts]
-        self._send(m.Told, self._epoch, changes, self._elapsed(), True)
+        self._send(m.SketchUpdate, self._epoch, changes, self._elapsed(), True)
 
     def _tell(self) -> None:
         """Tell all that has changed."""
@@ -382,7 +384,7 @@ class Site:
             drift.tell()
         self._remember([np.zeros_like(drift.norms()) for drift in self.drifts])
         self._shown = None
-        self._send(m.Told, self._epoch, tuple(changes), self._elapsed())
+        self._send(m.SketchUpdate, self._epoch, tuple(changes), self._elapsed())
 
     @staticmethod
     def _change(drift: Drift, numbers: Counts) -> m.Change:
@@ -430,17 +432,17 @@ class Site:
         """Refuse what this site's coordinator would not say."""
         if not message.to_site:
             raise InputError(f"a {type(message).__name__}, which only coordinators understand, came to a site")
-        if isinstance(message, m.AskItem | m.ItemLimits):
+        if isinstance(message, m.KeyCountRequest | m.KeyLimits):
             fits = self._items is not None
         elif isinstance(message, m.Reference):
             fits = len(message.limits) == len(self._guards) and all(
                 limits.start.size == guard.starts and limits.zones.size == zone_size(*self.monitor.about(i), limits.sides)
                 for i, (guard, limits) in enumerate(zip(self._guards, message.limits, strict=True))
             )
-        elif isinstance(message, m.About):
+        elif isinstance(message, m.QueryMessage):
             fits = message.query < len(self._guards) and self._guards[message.query].understands(message)
         else:
-            fits = isinstance(message, m.AskAll)
+            fits = isinstance(message, m.UpdateRequest)
         if not fits:
             raise InputError(
                 f"a {type(message).__name__} for another monitor than that of site {self.number}; build all from one Monitor(…)"
@@ -449,15 +451,15 @@ class Site:
     def _hear(self, message: Message) -> None:
         if isinstance(message, m.Reference):
             self._begin(message)
-        elif isinstance(message, m.AskItem | m.ItemLimits):
+        elif isinstance(message, m.KeyCountRequest | m.KeyLimits):
             self._hear_of_item(message)
             return
-        elif isinstance(message, m.Dated) and (message.epoch != self._epoch or self.state == State.JOINING):
+        elif isinstance(message, m.EpochMessage) and (message.epoch != self._epoch or self.state == State.JOINING):
             self.ignored += 1
-        elif isinstance(message, m.AskAll):
+        elif isinstance(message, m.UpdateRequest):
             self._tell()
             self.state, self._reported = State.WAITING, True
-        elif isinstance(message, m.About):
+        elif isinstance(message, m.QueryMessage):
             self._hear_about(message, self._guards[message.query])
         self._look()
 
@@ -471,35 +473,35 @@ class Site:
             drift = self.drifts[self._watched]
             assert isinstance(drift, WindowDrift)
             for item, count, key in self._items.recall(drift):
-                self._send(m.ItemCount, item, count, key, self._elapsed())
+                self._send(m.KeyCount, item, count, key, self._elapsed())
             self._look_at_items()
 
-    def _hear_of_item(self, message: m.AskItem | m.ItemLimits) -> None:
+    def _hear_of_item(self, message: m.KeyCountRequest | m.KeyLimits) -> None:
         guard, drift = self._items, self.drifts[self._watched]
         assert guard is not None
         assert isinstance(drift, WindowDrift)
-        if isinstance(message, m.ItemLimits):
+        if isinstance(message, m.KeyLimits):
             guard.set(message, drift)
         else:
             count = guard.count(drift, item := m.hash_of(message.key), message.key)
             if count is not None:
-                self._send(m.ItemCount, item, count, None, self._elapsed())
+                self._send(m.KeyCount, item, count, None, self._elapsed())
         self._look_at_items()
 
-    def _hear_about(self, message: m.About, guard: Guard) -> None:
-        if isinstance(message, m.AskDrift):
+    def _hear_about(self, message: m.QueryMessage, guard: Guard) -> None:
+        if isinstance(message, m.DriftRequest):
             if not self._reported:  # else what was said is on its way, and holds
-                self._report(message.query, message.turn)
+                self._report(message.query, message.subround)
         elif isinstance(guard, FunctionalGuard):
-            if isinstance(message, m.Step):
+            if isinstance(message, m.Quantum):
                 guard.step(float(message.numbers[0]), self._pressure)
-                guard.turn = message.turn
+                guard.subround = message.subround
                 self._watch()
             elif not self._reported:
-                self._say_pressure(message.query, message.turn, guard)
+                self._say_pressure(message.query, message.subround, guard)
         elif isinstance(guard, GeometricGuard) and isinstance(message, m.Balance):
             guard.balance(message.numbers.reshape(guard.said.shape), message.is_all)
-            guard.turn = message.turn
+            guard.subround = message.subround
             self._reported = False
             self._watch()
 
@@ -518,5 +520,5 @@ def _shorter(keys: tuple[Hashes, Counts], numbers: Counts) -> m.Change:
         return keys
     if 8 * keys[0].size > 4 * numbers.size:
         return numbers
-    verbatim, sketched = m.Told(0, 0, 0, (keys,)).nbytes, m.Told(0, 0, 0, (numbers,)).nbytes
+    verbatim, sketched = m.SketchUpdate(0, 0, 0, (keys,)).nbytes, m.SketchUpdate(0, 0, 0, (numbers,)).nbytes
     return keys if verbatim < sketched else numbers

@@ -17,16 +17,16 @@ from lately.core.keys import IntegerKeys, all_hashes
 from lately.core.stored_keys import read_column, write_column
 from lately.counters.base import MAX_COUNT
 from lately.counters.order import Held
+from lately.monitor.coordinator_state import SiteState
 from lately.monitor.drift import Drift, WindowDrift
 from lately.monitor.inbox import read_messages, write_messages
 from lately.monitor.messages import Message
-from lately.monitor.peers import Peer
 from lately.sketches.hashing import DEFAULT_SEED
 
 if TYPE_CHECKING:
     from lately.monitor.coordinator import Coordinator
+    from lately.monitor.monitor import Monitor
     from lately.monitor.site import Site
-    from lately.monitor.watch import Monitor
 
 #: One more than the largest number that a site can have.
 SITES = 2**48
@@ -236,14 +236,14 @@ def _read_coordinator(monitor: "Monitor", source: Reader, is_earlier: bool) -> "
     peers = read_numbers(source)
     source.fits(len(peers) * sum(8 * layout.size for layout in monitor.layouts))
     for number in peers:
-        peer = coordinator._peers[number] = Peer()
+        peer = coordinator._peers[number] = SiteState()
         _check(source, peer.read(source, monitor.layouts, is_earlier), coordinator._check, number)
         for total, mine in zip(coordinator._sums, peer.vectors, strict=False):  # none of those who are not here
             total += mine
-    coordinator._present = sorted(number for number, peer in coordinator._peers.items() if peer.here)
+    coordinator._present = sorted(number for number, peer in coordinator._peers.items() if peer.joined)
     for number, watched in enumerate(coordinator._watched):
         watched.read(source, *monitor.about(number), is_earlier)
-    if is_earlier and not any(math.isnan(watched.announced.value) for watched in coordinator._watched):
+    if is_earlier and not any(math.isnan(watched.announcement.value) for watched in coordinator._watched):
         coordinator._bound()
     if coordinator._items is not None:
         coordinator._items.read(source, is_earlier)

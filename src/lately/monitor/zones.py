@@ -162,7 +162,7 @@ class Zone:
         finite = squares[squares < _NEVER**2 / 2]
         return math.sqrt(float(finite[-self.breaking :].sum())) / -self._start if self._start < 0 else math.inf
 
-    def pressure(self, points: Floats) -> float:
+    def safe_function(self, points: Floats) -> float:
         """A convex function of the drift: -1 for none; while it is not above 0 the estimate is within its tolerance.
 
         Beyond the plane through a row's nearest breaking point w, across the way there, lies all where the row breaks:
@@ -177,15 +177,15 @@ class Zone:
         return total / -self._start
 
 
-def travelled(form: Form, rows: Any) -> Floats:
+def to_float32_conservative(form: Form, rows: Any) -> Floats:
     """The numbers of a zone as they arrive in floats of four bytes, allowing a little less than they did."""
     exact = np.asarray(rows, np.float64)
     less = exact - np.abs(exact) * SHRINK
     if form != "linear":
         less[:, :2] = exact[:, :2] * (1 + SHRINK)
-    return rounded(np.clip(less, -_NEVER, _NEVER))
+    return to_float32(np.clip(less, -_NEVER, _NEVER))
 
 
-def rounded(numbers: Any) -> Floats:
+def to_float32(numbers: Any) -> Floats:
     """Numbers as they arrive in floats of four bytes."""
     return np.asarray(numbers, np.float32).astype(np.float64)

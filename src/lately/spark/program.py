@@ -13,7 +13,7 @@ from lately.config import Config, Counts, Exact, Join, Quantiles, Query, Ranges,
 from lately.core.durations import Window
 from lately.core.errors import ParameterError
 from lately.exact.windows import Windows
-from lately.monitor.watch import Monitor
+from lately.monitor.monitor import Monitor
 from lately.sketches.hashing import DEFAULT_SEED
 from lately.spark.kinds import Recipe
 

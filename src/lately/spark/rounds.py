@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from lately.core.errors import LatelyError
 from lately.core.times import instant_of
-from lately.monitor.announced import Announced
+from lately.monitor.announcement import Announcement
 from lately.monitor.coordinator import Coordinator
 from lately.monitor.messages import Message, decode
 from lately.spark.ask import as_text
@@ -169,7 +169,7 @@ def _tell(thing: KeptMonitor, coordinator: Coordinator, done: Round) -> None:
     watch, said = thing.watch, coordinator[thing.watch.name]
     shown: dict[str | None, Any] = {}
     confidence = 1 - watch.delta
-    if isinstance(said, Announced):
+    if isinstance(said, Announcement):
         raised, confidence = [""] if said.alarm else [], said.confidence
         if not math.isnan(said.value):
             shown[None] = (said.value, said.low, said.high)

@@ -6,7 +6,7 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class Announced:
+class Announcement:
     """What the coordinator says of a query; it holds unless a message is on its way.
 
     - ``value``: the estimate when sites last told their numbers.
@@ -21,7 +21,7 @@ class Announced:
       themselves and ``high`` is infinite. More can only raise the value, so an alarm above a line that they prove is raised
       and none is resolved; an alarm below one is resolved if they prove it, and none is raised.
 
-    >>> said = Announced(100.0, 85.0, 120.0, confidence=0.9, tolerance=(90.0, 110.0))
+    >>> said = Announcement(100.0, 85.0, 120.0, confidence=0.9, tolerance=(90.0, 110.0))
     >>> 115 in said, said.tolerates(115)
     (True, False)
     """
@@ -48,18 +48,18 @@ class Announced:
 
 
 #: What is said before all sites have joined.
-NOTHING = Announced(math.nan, -math.inf, math.inf)
+NOTHING = Announcement(math.nan, -math.inf, math.inf)
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class FrequentKeys:
     """The keys that come often, with their counts over all sites as they were last told, and the least they may have.
 
-    Counts are those of the sketches, in which keys collide. ``oldest``, ``newest`` and ``awaited`` are as in ``Announced``:
+    Counts are those of the sketches, in which keys collide. ``oldest``, ``newest`` and ``awaited`` are as in ``Announcement``:
     while a site is awaited, a key that the others prove to be frequent is listed, and none about which it is asked is taken
     off the list.
 
-    >>> Listed({"/": 100}, least=90.0).tolerates({"/": 120})
+    >>> FrequentKeys({"/": 100}, least=90.0).tolerates({"/": 120})
     True
     """
 

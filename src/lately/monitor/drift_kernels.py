@@ -209,7 +209,7 @@ def run_window(events: Any, waves: Any, local: Any, watch: Any, shape: Any, at: 
 
 
 @kernel
-def hang(cells: Any, book: Any, wheel: Any, grain: Any) -> None:
+def wheel_insert(cells: Any, book: Any, wheel: Any, grain: Any) -> None:
     """Put counters on the wheel anew, in this order; of those on one spoke the last will be the first."""
     wheel[:] = -1
     for i in range(cells.size):
@@ -217,7 +217,7 @@ def hang(cells: Any, book: Any, wheel: Any, grain: Any) -> None:
 
 
 @kernel
-def hung(book: Any, wheel: Any, cells: Any) -> int:
+def wheel_order(book: Any, wheel: Any, cells: Any) -> int:
     """The counters on the wheel, spoke by spoke, the last ones first: hung again they will be as they were."""
     at = cells.size
     for spoke in range(wheel.size):

@@ -8,7 +8,7 @@ import numpy as np
 
 from lately.core.codec import Reader, Writer
 from lately.counters.base import MAX_COUNT, Counts
-from lately.monitor.announced import Announced
+from lately.monitor.announcement import Announcement
 from lately.monitor.inbox import Inbox
 from lately.monitor.layout import Layout
 from lately.monitor.messages import Message
@@ -18,14 +18,14 @@ from lately.monitor.zones import Floats
 
 
 @dataclass(slots=True, eq=False)
-class Peer:
+class SiteState:
     """What the coordinator knows of a site."""
 
     inbox: Inbox = field(default_factory=Inbox)
     vectors: list[Counts] = field(default_factory=list)  # what it told
     norms: list[Floats] = field(default_factory=list)  # where it last said that its rows are
     sent: int = 0
-    here: bool = False  # it has joined and told what it had
+    joined: bool = False  # it has joined and told what it had
     waits: bool = False  # it has spoken and is to be answered
     updates: int = 0
     shown: list[Counts] | None = None  # what it has by now, as it told unasked while it waited
@@ -44,7 +44,7 @@ class Peer:
 
     def write(self, out: Writer) -> None:
         """Write what is known; norms came, or would have come, as floats of four bytes."""
-        out.u8(self.here + 2 * self.waits)
+        out.u8(self.joined + 2 * self.waits)
         out.varint(self.sent)
         out.varint(self.updates)
         self.inbox.write(out)
@@ -60,15 +60,15 @@ class Peer:
     def read(self, source: Reader, layouts: Sequence[Layout], is_earlier: bool) -> list[Message]:
         """Read what ``write`` wrote, or as before clocks were kept; returns the messages that wait, as ``Inbox.read``."""
         flags = source.choice(0, 1, 2, 3)
-        self.here, self.waits = bool(flags & 1), bool(flags & 2)
+        self.joined, self.waits = bool(flags & 1), bool(flags & 2)
         self.sent, self.updates = source.varint(), source.varint()
         waiting = self.inbox.read(source)
         shown: list[Counts] | None = None
         if not is_earlier:
             self.now, self.told_at = (source.maybe(-MAX_COUNT, MAX_COUNT) for _ in range(2))
             shown = [] if source.choice(0, 1) else None
-            source.check(shown is None or self.here, "numbers of a site that is not here")
-        for layout in layouts if self.here else ():
+            source.check(shown is None or self.joined, "numbers of a site that is not here")
+        for layout in layouts if self.joined else ():
             self.vectors.append(source.deltas(layout.size))
             self.norms.append(source.f32s(layout.lines[0] * layout.lines[1]).reshape(layout.lines))
             if shown is not None:
@@ -78,16 +78,16 @@ class Peer:
 
 
 @dataclass(slots=True, eq=False)
-class Watched:
+class QueryState:
     """The state of a query."""
 
-    announced: Announced
+    announcement: Announcement
     region: Region = field(default_factory=lambda: Region(()))
-    turn: int = 0
+    subround: int = 0
 
     def write(self, out: Writer) -> None:
         """Write it; what is announced may be older than what sites have told since."""
-        said = self.announced
+        said = self.announcement
         for number in (said.value, *said.tolerance):
             out.f64(number)
         out.u8(2 if said.alarm is None else said.alarm)
@@ -96,7 +96,7 @@ class Watched:
         out.maybe(said.oldest)
         out.maybe(said.newest)
         self.region.write(out)
-        out.varint(self.turn)
+        out.varint(self.subround)
 
     def read(self, source: Reader, query: Query, layout: Layout, is_earlier: bool) -> None:
         """Read what ``write`` wrote, or as it was in format version 1: without bounds of the true value, and without ages."""
@@ -108,5 +108,7 @@ class Watched:
             oldest, newest = (source.maybe(-MAX_COUNT, MAX_COUNT) for _ in range(2))
         source.check(not np.isnan([*tolerance, low, high]).any(), "bounds that are no numbers")
         source.check(0 <= confidence <= 1, "a confidence that is no probability")
-        self.announced = Announced(value, low, high, None if alarm == 2 else bool(alarm), confidence, tolerance, oldest, newest)
-        self.region, self.turn = read_region(source, query, layout), source.varint()
+        self.announcement = Announcement(
+            value, low, high, None if alarm == 2 else bool(alarm), confidence, tolerance, oldest, newest
+        )
+        self.region, self.subround = read_region(source, query, layout), source.varint()
