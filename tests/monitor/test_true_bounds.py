@@ -195,7 +195,7 @@ def test_a_coordinator_stored_by_an_earlier_version_gets_its_bounds(monkeypatch)
         carrier.settle()
 
     def as_it_was(self, out):
-        said = self.announced
+        said = self.announcement
         for number in (said.value, *said.tolerance):
             out.f64(number)
         out.u8(2 if said.alarm is None else said.alarm)
@@ -212,8 +212,8 @@ def test_a_coordinator_stored_by_an_earlier_version_gets_its_bounds(monkeypatch)
             out.f32s(norms)
 
     with monkeypatch.context() as patch:
-        patch.setattr("lately.monitor.coordinator_state.Watched.write", as_it_was)
-        patch.setattr("lately.monitor.coordinator_state.Peer.write", without_clocks)
+        patch.setattr("lately.monitor.coordinator_state.QueryState.write", as_it_was)
+        patch.setattr("lately.monitor.coordinator_state.SiteState.write", without_clocks)
         patch.setattr("lately.core.codec.VERSION", 1)
         earlier = carrier.coordinator.to_bytes()
     assert earlier[4] == 1
