@@ -56,12 +56,12 @@ CONSTANT = (
     + """
 import uvicorn
 from fastapi import FastAPI, Response
-from lately.service.server import listen
+from lately.service.server import open_socket
 app = FastAPI()
 @app.get("/api/count")
 async def constant(key: str):
     return Response(b'{"key":"/","estimate":{"value":1,"low":1,"high":1,"confidence":0.99}}', media_type="application/json")
-socket = listen("127.0.0.1", 0)
+socket = open_socket("127.0.0.1", 0)
 ready(socket.getsockname()[1])
 uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False, ws="none")).run([socket])
 """

@@ -11,7 +11,7 @@ from cli_stores import PAGES, QUESTIONS, REJECTED, SITES, run_row, traffic
 import lately as lt
 from lately import config
 from lately.cli import local
-from lately.service.models import QuantilesAsked
+from lately.service.models import QuantilesParams
 from lately.store import Store
 from lately.store.questions import Questions
 from lately.store.view import View
@@ -91,7 +91,7 @@ def test_the_default_quantiles_are_the_same_everywhere(shop, service):
     page = (Path(lt.__file__).parent / "service" / "static" / "index.html").read_text()
     assert [row["q"] for row in data(shop, "quantiles")["rows"]] == wanted
     assert [row["q"] for row in data_of(run("query", "quantiles", "--url", service, "--json"))["rows"]] == wanted
-    assert QuantilesAsked().q == wanted
+    assert QuantilesParams().q == wanted
     assert config.Quantiles(name="q", kind="quantiles", lo=0, hi=1, resolution=0.1).q == wanted
     assert 'name="q" value="0.5, 0.9, 0.99"' in page
 

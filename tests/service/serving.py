@@ -8,7 +8,7 @@ import httpx
 from patience import PATIENCE
 
 from lately.service import create_app
-from lately.service.server import listen, run
+from lately.service.server import open_socket, run
 
 
 @contextmanager
@@ -16,7 +16,7 @@ def serving(store, **options):
     """A client of the service over a store; the server has stopped afterwards, whoever was still listening."""
     app = create_app(store, **options)
     ports, stop = queue.Queue(), threading.Event()
-    server = threading.Thread(target=run, args=[app, listen("127.0.0.1", 0)], kwargs={"ready": ports.put, "stop": stop})
+    server = threading.Thread(target=run, args=[app, open_socket("127.0.0.1", 0)], kwargs={"ready": ports.put, "stop": stop})
     server.start()
     try:
         url = f"http://127.0.0.1:{ports.get(timeout=PATIENCE)}"

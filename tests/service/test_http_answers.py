@@ -42,7 +42,7 @@ def test_count_of_a_key(shop, key):
 
 
 @pytest.mark.parametrize(("last", "minutes"), [("10m", 10), ("1h", 60), ("90s", 1.5), ("5 minutes", 5), ("301s", 301 / 60)])
-def test_the_last_so_long(shop, last, minutes):
+def test_the_most_recent_period(shop, last, minutes):
     found = get(shop, "count", key="/cart", last=last)
     assert found["range"] == {"last": last, "from": None, "to": None}
     assert_about(found["estimate"], truth(minutes)["/cart"])
@@ -114,11 +114,11 @@ def test_top_keys(shop):
 
 
 def test_top_keys_of_each_site(shop):
-    found = get(shop, "top", each="true", k=5)
+    found = get(shop, "top", by_site="true", k=5)
     assert list(found) == ["sites", "asof"]
     for site, rows in found["sites"].items():
         assert {row["key"]: row["estimate"]["value"] for row in rows} == truth(sites=[site])
-    assert list(get(shop, "top", each=True, site="lima")["sites"]) == ["lima"]
+    assert list(get(shop, "top", by_site=True, site="lima")["sites"]) == ["lima"]
 
 
 def test_quantiles(shop):
@@ -210,7 +210,7 @@ def test_about_and_health(shop):
     assert {name: found[name] for name in stores.ABOUT} == stores.ABOUT
     assert (found["sites"], found["site_count"]) == (["lima", "paris", "tokyo"], 3)
     assert (found["batch"], found["now"], found["asof"]) == (2, NOON, NOON)
-    assert set(found["asks"]) == {"count", "top", "quantiles", "self-join", "inner-product", "range", "total"}
+    assert set(found["questions"]) == {"count", "top", "quantiles", "self-join", "inner-product", "range", "total"}
     found = get(shop, "health")
     assert (found["status"], found["batch"], found["now"]) == ("ok", 2, NOON)
     assert found["age_seconds"] >= 0
@@ -228,10 +228,10 @@ def test_answers_are_what_the_models_say(shop):
         "history": {"query": "slow"},
     }
     for route in ROUTES:
-        if route.method == "GET" and route.answer is not None:
+        if route.method == "GET" and route.response is not None:
             found = shop.get(route.path, params=asked.get(route.path.removeprefix("/api/"), {}))
             assert found.status_code == 200, found.text
-            TypeAdapter(route.answer).validate_json(found.content, strict=True)
+            TypeAdapter(route.response).validate_json(found.content, strict=True)
 
 
 def test_the_openapi_document_names_every_path_and_its_failures(shop):
@@ -259,7 +259,7 @@ def test_a_store_without_sketches(tmp_path, batches):
         health = get(client, "health")
         assert (health["batch"], health["age_seconds"] is None) == ((0, False) if batches else (None, True))
         about = get(client, "about")
-        assert (about["asof"], about["asks"], about["sites"]) == (None, [], ["lima"] if batches else [])
+        assert (about["asof"], about["questions"], about["sites"]) == (None, [], ["lima"] if batches else [])
         assert get(client, "site-totals") == {
             "sites": batches,
             "rows": [{"site": "lima", "total": None, "bytes": 0}] if batches else [],

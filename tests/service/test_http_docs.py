@@ -5,8 +5,8 @@ from pathlib import Path
 
 from lately.service import models
 from lately.service.app import ROUTES
-from lately.service.guard import MAX_BODY, MAX_QUERY
-from lately.service.parameters import described
+from lately.service.query_parameters import openapi_parameters
+from lately.service.security import MAX_BODY, MAX_QUERY
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "service.md").read_text()
@@ -15,7 +15,7 @@ PAGE = (ROOT / "docs" / "service.md").read_text()
 def test_every_path_is_there_with_its_parameters():
     for route in ROUTES:
         assert f"`{route.method} {route.path}`" in PAGE
-        for one in () if route.asked is None else described(route.asked):
+        for one in () if route.params is None else openapi_parameters(route.params):
             assert re.search(rf"`{one['name']}(=|`)|\?{one['name']}=", PAGE), one["name"]
     named = set(re.findall(r"`(?:GET|POST) (/[^`?]*)`", PAGE))
     assert named == {route.path for route in ROUTES} | {"/", "/api/openapi.json"}
@@ -23,7 +23,7 @@ def test_every_path_is_there_with_its_parameters():
 
 def test_every_code_is_there():
     source = "".join(path.read_text() for path in (ROOT / "src/lately/service").glob("*.py"))
-    known = set(re.findall(r'RefusalError\(\s*\d+,\s*"(\w+)"', source)) | set(
+    known = set(re.findall(r'HttpError\(\s*\d+,\s*"(\w+)"', source)) | set(
         re.findall(r'"((?:bad|no|unknown|wrong)_\w+)"', source)
     )
     known -= {"internal", "no_store"}
@@ -45,4 +45,4 @@ def test_the_dashboard_and_its_files_are_served(shop):
 def test_limits_are_the_real_ones():
     assert (MAX_BODY, MAX_QUERY) == (2**20, 2**15)
     assert "1 MiB; 32 KiB" in PAGE
-    assert models.CountsAsked.model_json_schema()["properties"]["keys"]["maxItems"] == 10_000
+    assert models.CountsBody.model_json_schema()["properties"]["keys"]["maxItems"] == 10_000

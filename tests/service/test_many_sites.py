@@ -77,7 +77,7 @@ def test_answers_do_not_grow_with_the_sites(many):
 
 def test_late_and_rejected_rows(many):
     client, _, moment = many
-    late = models.RefusedRows.model_validate(get(client, "late", limit=3)).model_dump()
+    late = models.UncountedRows.model_validate(get(client, "late", limit=3)).model_dump()
     assert [row["batch"] for row in late["rows"]] == [29, 28, 27]
     assert (late["reasons"], late["complete"]) == ([{"reason": "late", "rows": 30}], True)
     assert late["rows"][0]["time"] == (1_790_000_290 if moment == "integer" else "2026-01-01T12:04:50Z")

@@ -16,7 +16,7 @@ CHECKS = [
 ]
 #: For each path: this many requests that fit the document, and this many that do not.
 EXAMPLES = 15
-# The stream has no end, so it is left to test_live.py.
+# The stream has no end, so it is left to test_broadcast.py.
 PATHS = {route.path: route.method for route in ROUTES if route.path != "/api/stream"}
 PLAIN = ("/api/health", "/api/about", "/metrics")
 MODES = [GenerationMode.POSITIVE, GenerationMode.NEGATIVE]

@@ -409,7 +409,7 @@ def test_bounds_that_look_alike_are_told_in_full(page):
 def test_an_answer_that_is_being_prepared_is_asked_for_again(browser, tmp_path):
     """The service gives up on a request after two milliseconds here; what it works on is there when it is asked again."""
     store = stores.many_sites(tmp_path / "store", 200)
-    hasty = "from lately.service import app, work\napp.Work = lambda: work.Work(0.002)\n"
+    hasty = "from lately.service import app, executor\napp.TimedExecutor = lambda: executor.TimedExecutor(0.002)\n"
     with served(store.path, before=hasty) as address:
         browser.size(1440, 1000)
         browser.events.clear()

@@ -13,7 +13,7 @@ from patience import PATIENCE
 
 from lately.core.errors import InputError, ParameterError
 from lately.service import serve
-from lately.service.server import listen
+from lately.service.server import open_socket
 
 START = """
 import sys
@@ -42,7 +42,7 @@ def test_a_process_that_serves_until_ctrl_c(shop_path):
         taken = start(shop_path, port)
         out, err = taken.communicate(timeout=PATIENCE)
         assert (taken.returncode, err) == (1, "")
-        assert out == f"port {port} of 127.0.0.1 is taken; choose another with --port, or any with --port 0\n"
+        assert out == f"port {port} of 127.0.0.1 is in use; choose another with --port, or any free one with --port 0\n"
         with httpx.stream("GET", f"{url}/api/stream", trust_env=False, timeout=PATIENCE) as answer:
             assert next(answer.iter_lines()).startswith("retry")
             os.kill(first.pid, signal.SIGINT)
@@ -60,12 +60,12 @@ def test_in_a_thread_it_stops_when_told(shop_path):
     thread.start()
     port = ports.get(timeout=PATIENCE)
     assert httpx.get(f"http://localhost:{port}/api/health", trust_env=False, timeout=PATIENCE).status_code == 200
-    with pytest.raises(InputError, match="is taken"):
+    with pytest.raises(InputError, match="in use"):
         serve(shop_path, "localhost", port)
     stop.set()
     thread.join(timeout=PATIENCE)
     assert not thread.is_alive()
-    listen("localhost", port).close()  # it is free again
+    open_socket("localhost", port).close()  # it is free again
 
 
 def test_addresses_that_cannot_be(shop_path):
@@ -73,7 +73,7 @@ def test_addresses_that_cannot_be(shop_path):
         serve(shop_path, "0.0.0.0", 0)
     with pytest.raises(InputError, match="such as 127"):
         serve(shop_path, "no.such.host.invalid", 0, "correct-horse-battery")
-    with pytest.raises(InputError, match="choose others with --host and --port"):
+    with pytest.raises(InputError, match="choose another address with --host and --port"):
         serve(shop_path, "192.0.2.1", 0, "correct-horse-battery")
     with pytest.raises(ParameterError, match="from 1 to 65535"):
         serve(shop_path, port=65_536)

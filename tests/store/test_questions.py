@@ -258,7 +258,7 @@ def test_what_cannot_be_asked_is_told(tmp_path):
     made.finish(0, stored=False)
     view = View(made.store.path)
     questions = Questions(view)
-    with pytest.raises(QueryError, match='no sketches to be asked; write sketches = "always"'):
+    with pytest.raises(QueryError, match='no sketches; write sketches = "always"'):
         questions.count(1)
     assert (questions.asof, questions.asks()) == (None, [])
     made.finish(1)

@@ -49,7 +49,7 @@ class Remote:
         return _only(said, "rows", "asof")
 
     def top(self, k: int, each: bool, asked: Asked) -> Document:
-        return self._get("top", {"k": k} | ({"each": "true"} if each else {}), asked, "sites" if each else "rows")
+        return self._get("top", {"k": k} | ({"by_site": "true"} if each else {}), asked, "sites" if each else "rows")
 
     def quantiles(self, qs: list[float], asked: Asked) -> Document:
         return self._get("quantiles", {"q": qs}, asked, "rows")

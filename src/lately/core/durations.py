@@ -54,7 +54,8 @@ def nanoseconds(duration: Duration) -> int:
         part = _PART.match(text, at)
         if part is None or part[2] not in _NANOSECONDS:
             raise ParameterError(
-                f"cannot read the duration {duration!r}; write a number and one of ns, us, ms, s, m, h, d, w, as in '10m'"
+                f"cannot read the duration {duration!r}",
+                remedy="write a number and one of ns, us, ms, s, m, h, d, w, as in '10m'",
             )
         scale = _NANOSECONDS[part[2]]
         if "." in part[1]:
@@ -63,7 +64,7 @@ def nanoseconds(duration: Duration) -> int:
             whole += int(part[1]) * scale
         at = part.end()
     if at == 0:
-        raise ParameterError("an empty duration; write it like '10m'")
+        raise ParameterError("an empty duration", remedy="write it like '10m'")
     return whole + round(total)
 
 

@@ -132,7 +132,8 @@ def _normalise(times: Any) -> tuple[np.ndarray[Any, Any], int]:
         if values.dtype.kind in "US" or (values.dtype.kind == "O" and values.size and isinstance(values.flat[0], str)):
             return _datetimes([datetime.fromisoformat(text) for text in values.astype(str).tolist()]), 1_000
     except (ValueError, TypeError) as error:
-        raise InputError(f"cannot read times: {error}; give datetimes, datetime64, Arrow timestamps or numbers") from error
+        remedy = "give datetimes, datetime64, Arrow timestamps or numbers"
+        raise InputError(f"cannot read times: {error}", remedy=remedy) from error
     if values.dtype.kind == "M":
         return _datetime64s(values)
     if values.dtype.kind == "f" and not np.isfinite(values).all():

@@ -30,7 +30,7 @@ def range_ages(
         raise RangeError(f"between={between!r}: give two ages, the older first, as in ('2h', '1h')") from None
     start, stop = _age(window, now, older, "between"), _age(window, now, newer, "between")
     if start < stop:
-        raise RangeError(f"between={between!r} runs backwards; give the older end first, as in ('2h', '1h')")
+        raise RangeError(f"between={between!r} runs backwards", remedy="give the older end first, as in ('2h', '1h')")
     return start, stop if stop > 0 else None  # a date may lie in the future
 
 
@@ -41,10 +41,12 @@ def _age(window: Window, now: int | None, value: Any, name: str) -> int:
         try:
             age = window.length(value)
         except ParameterError as error:
-            raise RangeError(f"{name}: {error}") from error
+            raise RangeError(f"{name}: {error.message}", remedy=error.remedy) from error
         if age < 0:
-            raise RangeError(f"{name}={value!r} is negative; give an age, such as {window.text(1)!r}")
+            raise RangeError(f"{name}={value!r} is negative", remedy=f"give an age, such as {window.text(1)!r}")
     if age > window.ticks:
         longest = window.text(window.ticks)
-        raise RangeError(f"{name}={value!r} does not lie in the window of {longest}; ask for less, or build a longer window")
+        raise RangeError(
+            f"{name}={value!r} does not lie in the window of {longest}", remedy="ask for less, or build a longer window"
+        )
     return age

@@ -1,4 +1,4 @@
-"""The HTTP service: JSON answers from a store, a stream of what happens, and the dashboard.
+"""The HTTP service: JSON answers from a store, a stream of new batches and alerts, and the dashboard.
 
 from lately.service import create_app, serve
 
@@ -13,7 +13,7 @@ try:
 except ImportError as error:
     from lately.core.errors import LatelyError
 
-    raise LatelyError(f"lately.service needs a web server ({error}); run pip install 'lately[serve]'") from error
+    raise LatelyError(f"lately.service needs a web server ({error})", remedy="run pip install 'lately[serve]'") from error
 
 from lately.service.app import create_app
 from lately.service.server import serve

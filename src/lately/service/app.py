@@ -1,4 +1,4 @@
-"""The app: its routes, as data, and what is put around them."""
+"""The ASGI app: its routes as data, its middleware, and its OpenAPI document."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -15,173 +15,250 @@ from starlette.staticfiles import StaticFiles
 
 import lately
 from lately.service import endpoints as ends
-from lately.service import failures, models
-from lately.service.asking import Asking
-from lately.service.guard import Guard, checked_token
-from lately.service.live import Live
+from lately.service import http_errors, models
+from lately.service.broadcast import Broadcaster
+from lately.service.executor import TimedExecutor
 from lately.service.metrics import Metrics
-from lately.service.parameters import described, read
 from lately.service.plain import Json
-from lately.service.work import Work
+from lately.service.query_parameters import openapi_parameters, parse_query
+from lately.service.security import SecurityMiddleware, checked_token
+from lately.service.store_queries import StoreQueries
 from lately.store.view import View
 
 
 @dataclass(frozen=True)
 class Route:
-    """A path, who answers it, what may be asked, what is answered, and in which ways it may fail besides 400 and 503."""
+    """One path of the service.
+
+    Parameters
+    ----------
+    path
+        The path.
+    endpoint
+        The function that answers it.
+    params
+        The model of its query parameters; None if FastAPI reads the request, as it does for a body.
+    response
+        The model of its response; None if that is not JSON.
+    summary
+        What it answers, for the OpenAPI document.
+    errors
+        The status codes of its errors, besides 400 and 503, which every path may have.
+    method
+        The HTTP method.
+    """
 
     path: str
     endpoint: Callable[..., Any]
-    asked: type[BaseModel] | None
-    answer: Any
-    words: str
-    fails: tuple[int, ...] = ()
+    params: type[BaseModel] | None
+    response: Any
+    summary: str
+    errors: tuple[int, ...] = ()
     method: str = "GET"
 
 
-_ASKED = (404, 409)
-#: The first is asked for most, and routes are looked through in their order.
+_SKETCH_ERRORS = (404, 409)
+_TOP_ROWS = models.KeyRows | models.SiteKeyRows
+#: Routes are searched in this order, so the path with the most requests is the first.
 ROUTES = (
-    Route("/api/count", ends.count, models.CountAsked, models.Counted, "How often a key came", _ASKED),
-    Route("/api/health", ends.health, models.Nothing, models.Health, "Whether there are answers, and how old they are"),
-    Route("/api/about", ends.about, models.Nothing, models.About, "The pipeline, its queries and sites, and what can be asked"),
-    Route("/api/counts", ends.counts, None, models.KeyRows, "How often each of many keys came", (*_ASKED, 413), "POST"),
-    Route("/api/top", ends.top, models.TopAsked, models.KeyRows | models.SiteKeyRows, "The most frequent keys", _ASKED),
-    Route("/api/quantiles", ends.quantiles, models.QuantilesAsked, models.QuantileRows, "Quantiles of the values", _ASKED),
-    Route("/api/range", ends.range_, models.RangeAsked, models.Found, "How many rows had a key or value from lo to hi", _ASKED),
-    Route("/api/self-join", ends.self_join, models.Asked, models.Found, "The sum of the squares of all keys' counts", _ASKED),
-    Route("/api/inner-product", ends.inner_product, models.ProductAsked, models.Found, "Pairs of rows with equal keys", _ASKED),
-    Route("/api/total", ends.total, models.Asked, models.Found, "How many rows came", _ASKED),
-    Route("/api/answers", ends.answers, models.AnswersAsked, models.AnswerRows, "The newest answers of queries", (404,)),
-    Route("/api/history", ends.history, models.HistoryAsked, models.HistoryRows, "What a query said, oldest first", (404,)),
-    Route("/api/alerts", ends.alerts, models.AlertsAsked, models.AlertRows, "Lines that were passed, newest last"),
-    Route("/api/runs", ends.runs, models.RunsAsked, models.RunRows, "The batches, newest last"),
-    Route("/api/late", ends.late, models.RefusedAsked, models.RefusedRows, "Rows that came too late, newest first"),
-    Route("/api/rejected", ends.rejected, models.RefusedAsked, models.RefusedRows, "Rows that were rejected, newest first"),
-    Route("/api/sites", ends.sites, models.SitesAsked, models.SiteRows, "Which sites are silent or ahead, most silent first"),
-    Route("/api/site-totals", ends.site_totals, models.TotalsAsked, models.TotalRows, "How many rows sites had in the window"),
-    Route("/api/stream", ends.stream, models.StreamAsked, None, "What happens, as it happens"),
-    Route("/metrics", ends.metrics, models.Nothing, None, "Numbers for Prometheus"),
+    Route("/api/count", ends.count, models.CountParams, models.CountAnswer, "How often a key occurred", _SKETCH_ERRORS),
+    Route(
+        "/api/health", ends.health, models.NoParams, models.Health, "Whether the store can be read, and the age of its answers"
+    ),
+    Route(
+        "/api/about",
+        ends.about,
+        models.NoParams,
+        models.About,
+        "The pipeline, its queries and sites, and the available questions",
+    ),
+    Route(
+        "/api/counts", ends.counts, None, models.KeyRows, "How often each of many keys occurred", (*_SKETCH_ERRORS, 413), "POST"
+    ),
+    Route("/api/top", ends.top, models.TopParams, _TOP_ROWS, "The most frequent keys", _SKETCH_ERRORS),
+    Route(
+        "/api/quantiles", ends.quantiles, models.QuantilesParams, models.QuantileRows, "Quantiles of the values", _SKETCH_ERRORS
+    ),
+    Route(
+        "/api/range",
+        ends.key_range,
+        models.KeyRangeParams,
+        models.EstimateAnswer,
+        "The number of rows with a key or value from lo to hi",
+        _SKETCH_ERRORS,
+    ),
+    Route(
+        "/api/self-join",
+        ends.self_join,
+        models.SketchParams,
+        models.EstimateAnswer,
+        "The sum of the squared counts of all keys",
+        _SKETCH_ERRORS,
+    ),
+    Route(
+        "/api/inner-product",
+        ends.inner_product,
+        models.InnerProductParams,
+        models.EstimateAnswer,
+        "The number of pairs of rows with equal keys",
+        _SKETCH_ERRORS,
+    ),
+    Route("/api/total", ends.total, models.SketchParams, models.EstimateAnswer, "The total number of rows", _SKETCH_ERRORS),
+    Route("/api/answers", ends.answers, models.AnswersParams, models.AnswerRows, "The newest answers of the queries", (404,)),
+    Route(
+        "/api/history",
+        ends.history,
+        models.HistoryParams,
+        models.HistoryRows,
+        "A query's answers over time, oldest first",
+        (404,),
+    ),
+    Route("/api/alerts", ends.alerts, models.AlertsParams, models.AlertRows, "Alerts that fired or were resolved, newest last"),
+    Route("/api/runs", ends.runs, models.RunsParams, models.RunRows, "The batches, newest last"),
+    Route("/api/late", ends.late, models.UncountedParams, models.UncountedRows, "Rows that arrived too late, newest first"),
+    Route("/api/rejected", ends.rejected, models.UncountedParams, models.UncountedRows, "Invalid rows, newest first"),
+    Route("/api/sites", ends.sites, models.SitesParams, models.SiteRows, "The states of the sites, the longest silent first"),
+    Route(
+        "/api/site-totals",
+        ends.site_totals,
+        models.SiteTotalsParams,
+        models.SiteTotalRows,
+        "Rows in the window and bytes, by site",
+    ),
+    Route("/api/stream", ends.stream, models.StreamParams, None, "New batches and alerts as server-sent events"),
+    Route("/metrics", ends.metrics, models.NoParams, None, "Metrics for Prometheus"),
 )
-#: Answers that are not JSON, and a header.
+#: Responses that are not JSON, and a header.
 _STREAM = {"description": "Server-sent events: batch, alert", "content": {"text/event-stream": {"schema": {"type": "string"}}}}
-_METRICS = {"description": "Prometheus' text", "content": {"text/plain": {"schema": {"type": "string"}}}}
-_OTHER: dict[str, dict[int | str, Any]] = {"/api/stream": {200: _STREAM}, "/metrics": {200: _METRICS}}
-_LAST_EVENT = {"name": "Last-Event-ID", "in": "header", "schema": {"type": "string"}, "description": "the last batch heard of"}
+_METRICS = {"description": "The text format of Prometheus", "content": {"text/plain": {"schema": {"type": "string"}}}}
+_NOT_JSON: dict[str, dict[int | str, Any]] = {"/api/stream": {200: _STREAM}, "/metrics": {200: _METRICS}}
+_LAST_EVENT_ID = {
+    "name": "Last-Event-ID",
+    "in": "header",
+    "schema": {"type": "string"},
+    "description": "the last batch that the client received",
+}
 _PATHS = (*(route.path for route in ROUTES), "/api/openapi.json", "/")
 
 
 def create_app(store: str, *, token: str | None = None, loopback: bool = True) -> FastAPI:
-    """The service over a store, as an ASGI app; see ``lately.service.serve`` for one that runs.
+    """The service over a store as an ASGI app, for a server of your own; ``lately.service.serve`` starts a server for it.
 
-    ``loopback`` says that only this machine can reach it: then requests must name it in their Host header, and no token
-    is needed.
+    Parameters
+    ----------
+    store
+        The path of the store.
+    token
+        The token that every request must carry, 8 to 512 printable ASCII characters; None for none.
+    loopback
+        Whether only this machine can reach the service. Requests must then name it in their Host header, and a token is
+        optional; otherwise it is required.
     """
     token = checked_token(token, loopback)
-    view, work, metrics = View(store), Work(), Metrics(_PATHS)
-    live = Live(view, metrics)
+    view, executor, metrics = View(store), TimedExecutor(), Metrics(_PATHS)
+    broadcaster = Broadcaster(view, metrics)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        watching = asyncio.create_task(live.watch())
+        watching = asyncio.create_task(broadcaster.watch())
         try:
             yield
         finally:
             watching.cancel()
             with suppress(asyncio.CancelledError):
                 await watching
-            live.close()
-            work.close()
+            broadcaster.close()
+            executor.close()
 
     app = FastAPI(
         title="lately",
         version=lately.__version__,
-        description="What has been happening lately: answers with bounds, from the store of a pipeline.",
+        description="Answers with error bounds about the most recent part of a stream, from the store of a pipeline.",
         openapi_url="/api/openapi.json",
-        docs_url=None,  # its page comes from elsewhere
+        docs_url=None,  # FastAPI's page loads scripts from another host
         redoc_url=None,
         redirect_slashes=False,
         lifespan=lifespan,
     )
-    app.state.asking, app.state.live, app.state.metrics = Asking(view, work), live, metrics
+    app.state.store, app.state.broadcaster, app.state.metrics = StoreQueries(view, executor), broadcaster, metrics
     for route in ROUTES:
-        _add(app, route, {**_OTHER.get(route.path, {}), **_failures(route.fails, token)})
+        _add(app, route, {**_NOT_JSON.get(route.path, {}), **_error_responses(route.errors, token)})
     app.add_api_route("/", ends.page, include_in_schema=False)
     app.mount("/static", StaticFiles(directory=ends.STATIC, check_dir=False))
-    failures.install(app)
-    app.add_middleware(Guard, token=token, loopback=loopback, metrics=metrics)
-    _document(app, token is not None)
+    http_errors.install(app)
+    app.add_middleware(SecurityMiddleware, token=token, loopback=loopback, metrics=metrics)
+    _set_openapi(app, token is not None)
     return app
 
 
 def _add(app: FastAPI, route: Route, responses: dict[int | str, Any]) -> None:
     extra = None
     endpoint = route.endpoint
-    if route.asked is not None:
-        endpoint = _reading(endpoint, route.asked)
-        told = described(route.asked) + ([_LAST_EVENT] if route.path == "/api/stream" else [])
-        extra = {"parameters": told} if told else None
+    if route.params is not None:
+        endpoint = _with_params(endpoint, route.params)
+        parameters = openapi_parameters(route.params) + ([_LAST_EVENT_ID] if route.path == "/api/stream" else [])
+        extra = {"parameters": parameters} if parameters else None
     app.router.add_api_route(
         route.path,
         endpoint,
         methods=[route.method],
-        response_model=route.answer,
-        response_class=Response if route.answer is None else Json,
+        response_model=route.response,
+        response_class=Response if route.response is None else Json,
         responses=responses,
-        summary=route.words,
+        summary=route.summary,
         operation_id=route.path.removeprefix("/api").strip("/").replace("-", "_"),
         openapi_extra=extra,
-        route_class_override=None if route.asked is None else _Lean,
+        route_class_override=None if route.params is None else _DirectRoute,
     )
 
 
-class _Lean(APIRoute):
-    """A route whose endpoint takes the request as it is, so that FastAPI has nothing to work out for each of them."""
+class _DirectRoute(APIRoute):
+    """A route whose endpoint takes the request itself, which spares FastAPI's analysis of every request."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         return self.endpoint
 
 
-def _reading(endpoint: Callable[..., Any], asked: type[BaseModel]) -> Callable[[Request], Any]:
-    """An endpoint that is given its parameters, as one that reads them."""
+def _with_params(endpoint: Callable[..., Any], params: type[BaseModel]) -> Callable[[Request], Any]:
+    """An endpoint of a request and its parameters as an endpoint of the request alone."""
 
     async def answer(request: Request) -> Response:
-        found: Response = await endpoint(request, read(asked, request.scope["query_string"]))
-        return found
+        response: Response = await endpoint(request, parse_query(params, request.scope["query_string"]))
+        return response
 
     return answer
 
 
-def _failures(more: tuple[int, ...], token: str | None) -> dict[int | str, Any]:
+def _error_responses(more: tuple[int, ...], token: str | None) -> dict[int | str, Any]:
     codes = {400, 503, *more} | ({401} if token is not None else set())
-    return {code: {"model": models.Failed, "description": _FAILURES[code]} for code in sorted(codes)}
+    return {code: {"model": models.ErrorBody, "description": _ERRORS[code]} for code in sorted(codes)}
 
 
-_FAILURES = {
-    400: "A value that cannot be",
-    401: "No token, or a wrong one",
-    404: "No such query, sketch or site",
-    409: "Nothing is stored yet, or no sketch that fits",
-    413: "Too large",
-    503: "It takes too long, or the store cannot be read",
+_ERRORS = {
+    400: "Invalid value",
+    401: "The token is missing or wrong",
+    404: "Unknown query, sketch or site",
+    409: "No sketches are stored yet, or none that can answer the question",
+    413: "The body is too large",
+    503: "The answer takes too long, or the store cannot be read",
 }
 
 
-def _document(app: FastAPI, guarded: bool) -> None:
-    """The OpenAPI document, true to what the app does: a wrong value is 400 here, not 422, and there may be a token."""
+def _set_openapi(app: FastAPI, has_token: bool) -> None:
+    """Correct FastAPI's OpenAPI document: an invalid value is 400 here and not 422, and there may be a token."""
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
-            made = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
-            for path in made["paths"].values():
+            document = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
+            for path in document["paths"].values():
                 for operation in path.values():
                     operation["responses"].pop("422", None)
             for name in ("HTTPValidationError", "ValidationError"):
-                made["components"]["schemas"].pop(name, None)
-            if guarded:
-                made["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
-                made["security"] = [{"token": []}]
-            app.openapi_schema = made
+                document["components"]["schemas"].pop(name, None)
+            if has_token:
+                document["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+                document["security"] = [{"token": []}]
+            app.openapi_schema = document
         return app.openapi_schema
 
     app.openapi = openapi  # type: ignore[method-assign]

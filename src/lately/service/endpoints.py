@@ -1,4 +1,4 @@
-"""What each path answers. An endpoint asks, and shapes what it hears; everything else is done before and behind it."""
+"""The endpoint of each path: it asks its question and builds the response. Checks and errors are handled elsewhere."""
 
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -12,112 +12,111 @@ from lately.core.errors import QueryError
 from lately.core.times import iso_time
 from lately.core.words import with_state
 from lately.service import models, plain
-from lately.service.asking import Asking, Scope
-from lately.service.failures import RefusalError
+from lately.service.http_errors import HttpError
 from lately.service.metrics import age_of
 from lately.service.plain import Json
+from lately.service.store_queries import QueryScope, StoreQueries
 from lately.store.questions import Questions
 from lately.store.site_report import site_report
 from lately.store.view import View
 
 #: The dashboard's files.
 STATIC = Path(__file__).parent / "static"
-#: The most rows of one answer.
-MOST_ROWS = 10_000
-#: The most names of sites in an answer about the pipeline, and the most reasons in one about late or rejected rows.
-MOST_SITES, MOST_REASONS = 1_000, 100
+#: The maximum number of rows in one response.
+MAX_ROWS = 10_000
+#: The maximum number of site names in /api/about, and of reasons in /api/late and /api/rejected.
+MAX_SITES, MAX_REASONS = 1_000, 100
 _ANSWER = ("query", "site", "item", "value", "low", "high", "confidence")
 _HISTORY = ("time", "batch", "site", "item", "value", "low", "high", "confidence")
 
 
-def _asking(request: Request) -> Asking:
-    found: Asking = request.app.state.asking
-    return found
+def _store(request: Request) -> StoreQueries:
+    store: StoreQueries = request.app.state.store
+    return store
 
 
 # -- sketches ----------------------------------------------------------------------------------------------------------
 
 
-async def count(request: Request, asked: models.CountAsked) -> Json:
-    asking = _asking(request)
-    scope = asking.scope(asked)
-    found, asof = await asking.ask("count", scope, lambda q: q.count(asked.key, **scope.options()))
-    return Json({"key": asked.key, "estimate": plain.estimate(found), "asof": iso_time(asof), "range": scope.span()})
+async def count(request: Request, params: models.CountParams) -> Json:
+    store = _store(request)
+    scope = store.scope(params)
+    estimate, asof = await store.ask("count", scope, lambda q: q.count(params.key, **scope.options()))
+    return Json({"key": params.key, "estimate": plain.estimate(estimate), "asof": iso_time(asof), "range": scope.range()})
 
 
-async def counts(request: Request, asked: Annotated[models.CountsAsked, Body()]) -> Json:
-    asking = _asking(request)
-    scope = asking.scope(asked)
-    # A handful is as short as one; thousands are not.
-    what = "counts", len(asked.keys) // 100
-
-    def rows(questions: Questions) -> list[dict[str, Any]]:
-        found = questions.counts(asked.keys, **scope.options())
-        return [{"key": key, "estimate": plain.estimate(row.count)} for key, row in zip(asked.keys, found, strict=True)]
-
-    return _rows(await asking.ask(what, scope, rows))
-
-
-async def top(request: Request, asked: models.TopAsked) -> Json:
-    asking = _asking(request)
-    scope = asking.scope(asked)
-    if not asked.each:
-        return _rows(await asking.ask("top", scope, lambda q: _top(q, asked.k, scope)))
-    sites = asking.view.sites() if scope.sites is None else list(scope.sites)
-    if len(sites) * asked.k > MOST_ROWS:
-        raise RefusalError(
-            400, "bad_value", f"{asked.k} keys of {len(sites)} sites are more than {MOST_ROWS:,}", "ask for fewer"
-        )
-
-    def each(questions: Questions) -> dict[str, Any]:
-        return {site: _top(questions, asked.k, replace(scope, sites=(site,))) for site in sites}
-
-    found, asof = await asking.ask("each", scope, each)
-    return Json({"sites": found, "asof": iso_time(asof)})
-
-
-def _top(questions: Questions, k: int, scope: Scope) -> list[dict[str, Any]]:
-    found = questions.top(k, **scope.options())
-    return [{"key": plain.key(row.key), "estimate": plain.estimate(row.count)} for row in found]
-
-
-async def quantiles(request: Request, asked: models.QuantilesAsked) -> Json:
-    asking = _asking(request)
-    scope = asking.scope(asked)
+async def counts(request: Request, body: Annotated[models.CountsBody, Body()]) -> Json:
+    store = _store(request)
+    scope = store.scope(body)
+    # A few keys take as long as one; thousands take longer.
+    kind = "counts", len(body.keys) // 100
 
     def rows(questions: Questions) -> list[dict[str, Any]]:
-        found = questions.quantiles(asked.q, **scope.options())
-        return [{"q": plain.number(row.q), "estimate": plain.estimate(row.value)} for row in found]
+        counts = questions.counts(body.keys, **scope.options())
+        return [{"key": key, "estimate": plain.estimate(row.count)} for key, row in zip(body.keys, counts, strict=True)]
 
-    return _rows(await asking.ask("quantiles", scope, rows))
-
-
-async def range_(request: Request, asked: models.RangeAsked) -> Json:
-    asking = _asking(request)
-    scope = asking.scope(asked)
-    return _found(await asking.ask("range", scope, lambda q: q.count_range(asked.lo, asked.hi, **scope.options())))
+    return _rows(await store.ask(kind, scope, rows))
 
 
-async def self_join(request: Request, asked: models.Asked) -> Json:
-    asking = _asking(request)
-    scope = asking.scope(asked)
-    return _found(await asking.ask("self-join", scope, lambda q: q.self_join(**scope.options())))
+async def top(request: Request, params: models.TopParams) -> Json:
+    store = _store(request)
+    scope = store.scope(params)
+    if not params.by_site:
+        return _rows(await store.ask("top", scope, lambda q: _top(q, params.k, scope)))
+    sites = store.view.sites() if scope.sites is None else list(scope.sites)
+    if len(sites) * params.k > MAX_ROWS:
+        message = f"{params.k} keys of {len(sites)} sites are more than {MAX_ROWS:,} rows"
+        raise HttpError(400, "bad_value", message, "ask for fewer")
+
+    def by_site(questions: Questions) -> dict[str, Any]:
+        return {site: _top(questions, params.k, replace(scope, sites=(site,))) for site in sites}
+
+    rows_by_site, asof = await store.ask("top by site", scope, by_site)
+    return Json({"sites": rows_by_site, "asof": iso_time(asof)})
 
 
-async def inner_product(request: Request, asked: models.ProductAsked) -> Json:
-    asking = _asking(request)
-    scope, left, right = asking.scope(asked), asked.left, asked.right
-    what = "inner-product", left, right
-    return _found(await asking.ask(what, scope, lambda q: q.inner_product(left, right, **scope.options())))
+def _top(questions: Questions, k: int, scope: QueryScope) -> list[dict[str, Any]]:
+    rows = questions.top(k, **scope.options())
+    return [{"key": plain.key(row.key), "estimate": plain.estimate(row.count)} for row in rows]
 
 
-async def total(request: Request, asked: models.Asked) -> Json:
-    asking = _asking(request)
-    scope = asking.scope(asked)
-    return _found(await asking.ask("total", scope, lambda q: q.total(**scope.options())))
+async def quantiles(request: Request, params: models.QuantilesParams) -> Json:
+    store = _store(request)
+    scope = store.scope(params)
+
+    def rows(questions: Questions) -> list[dict[str, Any]]:
+        quantiles = questions.quantiles(params.q, **scope.options())
+        return [{"q": plain.number(row.q), "estimate": plain.estimate(row.value)} for row in quantiles]
+
+    return _rows(await store.ask("quantiles", scope, rows))
 
 
-def _found(answer: tuple[Any, Any]) -> Json:
+async def key_range(request: Request, params: models.KeyRangeParams) -> Json:
+    store = _store(request)
+    scope = store.scope(params)
+    return _estimate(await store.ask("range", scope, lambda q: q.count_range(params.lo, params.hi, **scope.options())))
+
+
+async def self_join(request: Request, params: models.SketchParams) -> Json:
+    store = _store(request)
+    scope = store.scope(params)
+    return _estimate(await store.ask("self-join", scope, lambda q: q.self_join(**scope.options())))
+
+
+async def inner_product(request: Request, params: models.InnerProductParams) -> Json:
+    store = _store(request)
+    scope, left, right = store.scope(params), params.left, params.right
+    kind = "inner-product", left, right
+    return _estimate(await store.ask(kind, scope, lambda q: q.inner_product(left, right, **scope.options())))
+
+
+async def total(request: Request, params: models.SketchParams) -> Json:
+    store = _store(request)
+    scope = store.scope(params)
+    return _estimate(await store.ask("total", scope, lambda q: q.total(**scope.options())))
+
+
+def _estimate(answer: tuple[Any, Any]) -> Json:
     return Json({"estimate": plain.estimate(answer[0]), "asof": iso_time(answer[1])})
 
 
@@ -128,107 +127,106 @@ def _rows(answer: tuple[list[dict[str, Any]], Any]) -> Json:
 # -- tables ------------------------------------------------------------------------------------------------------------
 
 
-async def answers(request: Request, asked: models.AnswersAsked) -> Json:
+async def answers(request: Request, params: models.AnswersParams) -> Json:
     def read(view: View) -> dict[str, Any]:
-        rows = view.answers(asked.query)[:MOST_ROWS]
+        rows = view.answers(params.query)[:MAX_ROWS]
         return {"batch": view.batch, "time": iso_time(view.now), "rows": [plain.row(row, _ANSWER) for row in rows]}
 
-    return Json(await _asking(request).read(("answers", asked.query), read))
+    return Json(await _store(request).read(("answers", params.query), read))
 
 
-async def history(request: Request, asked: models.HistoryAsked) -> Json:
+async def history(request: Request, params: models.HistoryParams) -> Json:
     def read(view: View) -> list[dict[str, Any]]:
-        found = view.history(asked.query, item=asked.item, site=asked.site, limit=asked.limit)
-        return [plain.row(row, _HISTORY) for row in found]
+        rows = view.history(params.query, item=params.item, site=params.site, limit=params.limit)
+        return [plain.row(row, _HISTORY) for row in rows]
 
-    rows = await _asking(request).read(("history", asked.query, asked.item, asked.site, asked.limit), read)
-    return Json({"query": asked.query, "item": asked.item, "site": asked.site, "rows": rows})
-
-
-async def alerts(request: Request, asked: models.AlertsAsked) -> Json:
-    found = await _asking(request).read(("alerts", asked.limit), lambda view: view.alerts(limit=asked.limit))
-    return Json({"rows": [plain.row(with_state(row)) for row in found]})
+    rows = await _store(request).read(("history", params.query, params.item, params.site, params.limit), read)
+    return Json({"query": params.query, "item": params.item, "site": params.site, "rows": rows})
 
 
-async def runs(request: Request, asked: models.RunsAsked) -> Json:
-    found = await _asking(request).read(("runs", asked.limit), lambda view: view.runs(limit=asked.limit))
-    return Json({"rows": [plain.row(row) for row in found]})
+async def alerts(request: Request, params: models.AlertsParams) -> Json:
+    rows = await _store(request).read(("alerts", params.limit), lambda view: view.alerts(limit=params.limit))
+    return Json({"rows": [plain.row(with_state(row)) for row in rows]})
 
 
-async def late(request: Request, asked: models.RefusedAsked) -> Json:
-    return await _refused(request, "late", asked)
+async def runs(request: Request, params: models.RunsParams) -> Json:
+    rows = await _store(request).read(("runs", params.limit), lambda view: view.runs(limit=params.limit))
+    return Json({"rows": [plain.row(row) for row in rows]})
 
 
-async def rejected(request: Request, asked: models.RefusedAsked) -> Json:
-    return await _refused(request, "rejected", asked)
+async def late(request: Request, params: models.UncountedParams) -> Json:
+    return await _uncounted(request, "late", params)
 
 
-async def _refused(request: Request, table: str, asked: models.RefusedAsked) -> Json:
+async def rejected(request: Request, params: models.UncountedParams) -> Json:
+    return await _uncounted(request, "rejected", params)
+
+
+async def _uncounted(request: Request, table: str, params: models.UncountedParams) -> Json:
     def read(view: View) -> dict[str, Any]:
-        find = view.late if table == "late" else view.rejected
-        found = find(limit=asked.limit, site=asked.site, reason=asked.reason)
-        reasons, complete = view.reasons(table, site=asked.site)
-        counted = [{"reason": reason, "rows": rows} for reason, rows in list(reasons.items())[:MOST_REASONS]]
-        return {"reasons": counted, "complete": complete, "rows": [plain.row(row) for row in reversed(found)]}
+        read_rows = view.late if table == "late" else view.rejected
+        rows = read_rows(limit=params.limit, site=params.site, reason=params.reason)
+        counts, complete = view.reasons(table, site=params.site)
+        reasons = [{"reason": reason, "rows": count} for reason, count in list(counts.items())[:MAX_REASONS]]
+        return {"reasons": reasons, "complete": complete, "rows": [plain.row(row) for row in reversed(rows)]}
 
-    return Json(await _asking(request).read((table, asked.limit, asked.site, asked.reason), read))
+    return Json(await _store(request).read((table, params.limit, params.site, params.reason), read))
 
 
 # -- about the store ---------------------------------------------------------------------------------------------------
 
 
-async def health(request: Request, asked: models.Nothing) -> Json:
-    trouble = request.app.state.live.trouble
-    if trouble is not None:
-        raise trouble
-    found = await _asking(request).read("health", lambda view: (view.runs(limit=1), view.batch, view.now))
-    newest, batch, now = found
+async def health(request: Request, params: models.NoParams) -> Json:
+    error = request.app.state.broadcaster.store_error
+    if error is not None:
+        raise error
+    newest, batch, now = await _store(request).read("health", lambda view: (view.runs(limit=1), view.batch, view.now))
     age = age_of(newest[-1], datetime.now(UTC)) if newest else None
     return Json({"status": "ok", "batch": batch, "now": iso_time(now), "age_seconds": age})
 
 
-async def about(request: Request, asked: models.Nothing) -> Json:
-    asking = _asking(request)
+async def about(request: Request, params: models.NoParams) -> Json:
+    store = _store(request)
 
     def read(view: View) -> dict[str, Any]:
         version, sites = view.version(), view.sites()
         return view.about | {
             "batch": view.batch,
             "now": iso_time(view.now),
-            "sites": sites[:MOST_SITES],
+            "sites": sites[:MAX_SITES],
             "site_count": len(sites),
             "asof": None if version is None else iso_time(version.time),
-            "asks": asking.asks(),
+            "questions": store.answerable(),
         }
 
-    return Json(await asking.read("about", read))
+    return Json(await store.read("about", read))
 
 
-async def sites(request: Request, asked: models.SitesAsked) -> Json:
+async def sites(request: Request, params: models.SitesParams) -> Json:
     def read(view: View) -> dict[str, Any]:
-        page = site_report(view).document(asked.limit, asked.offset, asked.state)
+        page = site_report(view).document(params.limit, params.offset, params.state)
         return page | {"newest": iso_time(page["newest"]), "rows": [plain.row(row) for row in page["rows"]]}
 
-    return Json(await _asking(request).read(("sites", asked.limit, asked.offset, asked.state), read))
+    return Json(await _store(request).read(("sites", params.limit, params.offset, params.state), read))
 
 
-async def site_totals(request: Request, asked: models.TotalsAsked) -> Json:
-    asking = _asking(request)
+async def site_totals(request: Request, params: models.SiteTotalsParams) -> Json:
+    store = _store(request)
 
     def totals(questions: Questions) -> dict[str, Any]:
-        stored = asking.view.sketch_bytes()
-        names = asking.view.sites()
-        if len(names) > asked.limit:
-            counted = {row["site"]: row["counted"] or 0 for row in asking.view.site_snapshot()}
+        sizes = store.view.sketch_bytes()
+        names = store.view.sites()
+        if len(names) > params.limit:
+            counted = {row["site"]: row["counted"] or 0 for row in store.view.site_snapshot()}
             names.sort(key=lambda site: -counted.get(site, 0))
         rows = [
-            {"site": site, "total": _total(questions, site) if site in stored else None, "bytes": stored.get(site, 0)}
-            for site in names[: asked.limit]
+            {"site": site, "total": _total(questions, site) if site in sizes else None, "bytes": sizes.get(site, 0)}
+            for site in names[: params.limit]
         ]
         return {"sites": len(names), "rows": rows}
 
-    found, asof = await asking.ask(("site-totals", asked.limit), Scope(), totals)
-    return Json(found | {"asof": iso_time(asof)})
+    document, asof = await store.ask(("site-totals", params.limit), QueryScope(), totals)
+    return Json(document | {"asof": iso_time(asof)})
 
 
 def _total(questions: Questions, site: str) -> dict[str, Any] | None:
@@ -238,14 +236,14 @@ def _total(questions: Questions, site: str) -> dict[str, Any] | None:
         return None
 
 
-async def stream(request: Request, asked: models.StreamAsked) -> Response:
-    last = request.headers.get("last-event-id", "")
-    known = int(last) if last.isascii() and last.isdigit() and len(last) < 19 else None
-    frames = request.app.state.live.listen(known)
+async def stream(request: Request, params: models.StreamParams) -> Response:
+    header = request.headers.get("last-event-id", "")
+    last = int(header) if header.isascii() and header.isdigit() and len(header) < 19 else None
+    frames = request.app.state.broadcaster.connect(last)
     return StreamingResponse(frames, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
 
 
-async def metrics(request: Request, asked: models.Nothing) -> Response:
+async def metrics(request: Request, params: models.NoParams) -> Response:
     return Response(request.app.state.metrics.text(), media_type="text/plain; version=1.0.0; charset=utf-8")
 
 

@@ -1,4 +1,4 @@
-"""What Prometheus is told: what the pipeline has done, as far as the store remembers, and what the service has answered."""
+"""Metrics for Prometheus: the pipeline's work, as far back as the store goes, and the requests to the service."""
 
 from collections import Counter as Tally
 from collections.abc import Iterable, Iterator
@@ -11,24 +11,25 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from lately.core.words import alert_state
 from lately.store.site_report import SiteReport
 
-#: Sums over all batches: the column of the table `runs`, the metric, and what it says.
+#: Counters, summed over all batches: the column of the table `runs`, the name of the metric, and its help text.
 _SUMS = {
     "rows": ("lately_rows", "Rows read"),
     "counted": ("lately_counted_rows", "Rows counted"),
-    "late": ("lately_late_rows", "Rows that came too late"),
-    "rejected": ("lately_rejected_rows", "Rows that could not be counted"),
-    "seconds": ("lately_batch_work_seconds", "Seconds that all batches took"),
-    "shipped_bytes": ("lately_shipped_bytes", "Bytes that travelled for answers"),
-    "monitor_bytes": ("lately_monitor_bytes", "Bytes that travelled for monitors"),
+    "late": ("lately_late_rows", "Rows that arrived too late to be counted"),
+    "rejected": ("lately_rejected_rows", "Rows that were invalid and not counted"),
+    "seconds": ("lately_batch_work_seconds", "Seconds of processing, of all batches"),
+    "shipped_bytes": ("lately_shipped_bytes", "Bytes sent to compute answers over all sites"),
+    "monitor_bytes": ("lately_monitor_bytes", "Bytes that monitors sent"),
     "everything_bytes": ("lately_everything_bytes", "Bytes that sending every row would have taken"),
 }
-#: What the newest batch says.
+#: Gauges of the newest batch.
 _NEWEST = {
     "batch": ("lately_newest_batch", "Number of the newest batch"),
-    "seconds": ("lately_batch_seconds", "Seconds that the newest batch took"),
-    "state_bytes": ("lately_state_bytes", "Bytes of the state after the newest batch"),
-    "sites": ("lately_sites", "Sites after the newest batch"),
+    "seconds": ("lately_batch_seconds", "Seconds of processing of the newest batch"),
+    "state_bytes": ("lately_state_bytes", "Bytes of state after the newest batch"),
+    "sites": ("lately_sites", "Number of sites after the newest batch"),
 }
+#: Gauges of the sites: the state that they count, and the help text.
 _STATES = {
     "silent": "Sites without a counted row in the newest batches, whose newest row is far behind",
     "ahead": "Sites whose newest row is far ahead of the other sites",
@@ -38,7 +39,14 @@ _BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2
 
 
 def age_of(run: dict[str, Any], now: datetime) -> float:
-    """How many seconds ago a batch was done.
+    """How many seconds ago a batch finished.
+
+    Parameters
+    ----------
+    run
+        A row of the table ``runs``.
+    now
+        The time now.
 
     >>> noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
     >>> age_of({"began": noon, "seconds": 5.0}, datetime(2026, 1, 1, 12, 1, tzinfo=UTC))
@@ -48,10 +56,15 @@ def age_of(run: dict[str, Any], now: datetime) -> float:
 
 
 class Metrics:
-    """Numbers that only grow, and those of the newest batch.
+    """Counters over all batches and requests, and gauges of the newest batch and of the sites.
+
+    Parameters
+    ----------
+    paths
+        The paths of the service. Requests for all other paths are counted together as "other".
 
     >>> metrics = Metrics(["/api/count"])
-    >>> metrics.ran([{"batch": 0, "rows": 10}], [{"monitor": "skew", "raised": True}])
+    >>> metrics.add_batches([{"batch": 0, "rows": 10}], [{"monitor": "skew", "raised": True}])
     >>> [line for line in metrics.text().decode().splitlines() if line.startswith(("lately_rows_total", "lately_alerts"))]
     ['lately_rows_total 10.0', 'lately_alerts_total{monitor="skew",state="firing"} 1.0']
     """
@@ -70,8 +83,8 @@ class Metrics:
         self.listeners = 0
         self._registry.register(self)
 
-    def ran(self, runs: Iterable[dict[str, Any]], alerts: Iterable[dict[str, Any]]) -> None:
-        """Take note of batches that have not been noted yet."""
+    def add_batches(self, runs: Iterable[dict[str, Any]], alerts: Iterable[dict[str, Any]]) -> None:
+        """Add the rows and alerts of new batches to the counters, each batch once."""
         for run in runs:
             for name in _SUMS:
                 self._sums[name] += run.get(name) or 0
@@ -79,51 +92,62 @@ class Metrics:
             self._newest = run
         self._alerts.update((alert["monitor"], alert_state(alert["raised"])) for alert in alerts)
 
-    def see_sites(self, report: SiteReport) -> None:
-        """Take note of the sites after the newest batch."""
+    def set_sites(self, report: SiteReport) -> None:
+        """Set the gauges of the sites to those after the newest batch."""
         self._sites = report if report.newest is not None else None
 
-    def saw(self, path: str, status: int, seconds: float) -> None:
-        """Take note of a request; 499 is one whose sender did not wait for the answer."""
-        # Paths that nobody serves would each become a series of numbers for ever.
-        known = path if path in self._paths else "/static" if path.startswith("/static/") else "other"
-        self._requests.labels(known, str(status or 499)).inc()
-        if known != "/api/stream":
-            self._seconds.labels(known).observe(seconds)
+    def observe_request(self, path: str, status: int, seconds: float) -> None:
+        """Count a request.
+
+        Parameters
+        ----------
+        path
+            The path as the request has it.
+        status
+            The HTTP status of the response; 0 if the client disconnected before it, which is counted as 499.
+        seconds
+            How long the request took. Not recorded for event streams, which last as long as their clients.
+        """
+        # A label for every path that does not exist would let anybody create metrics without limit.
+        label = path if path in self._paths else "/static" if path.startswith("/static/") else "other"
+        self._requests.labels(label, str(status or 499)).inc()
+        if label != "/api/stream":
+            self._seconds.labels(label).observe(seconds)
 
     def text(self) -> bytes:
-        """All of it in Prometheus' own format."""
+        """All metrics in the text format of Prometheus."""
         return generate_latest(self._registry)
 
     def collect(self) -> Iterator[Metric]:
-        """What the registry asks for: the store's numbers as they are now."""
-        for name, (metric, words) in _SUMS.items():
-            yield CounterMetricFamily(metric, words, value=self._sums[name])
-        yield CounterMetricFamily("lately_batches", "Batches done", value=self._batches)
-        for name, (metric, words) in _NEWEST.items():
+        """The metrics of the store, for the registry."""
+        for name, (metric, help_text) in _SUMS.items():
+            yield CounterMetricFamily(metric, help_text, value=self._sums[name])
+        yield CounterMetricFamily("lately_batches", "Batches finished", value=self._batches)
+        for name, (metric, help_text) in _NEWEST.items():
             if self._newest.get(name) is not None:
-                yield GaugeMetricFamily(metric, words, value=self._newest[name])
+                yield GaugeMetricFamily(metric, help_text, value=self._newest[name])
         if self._newest.get("began") is not None:
             age = age_of({"seconds": None} | self._newest, datetime.now(UTC))
-            yield GaugeMetricFamily("lately_batch_age_seconds", "Seconds since the newest batch was done", value=age)
-        yield from self._of_sites()
-        words = "How often alerts of a monitor began to fire, and how often they were resolved"
-        alerts = CounterMetricFamily("lately_alerts", words, labels=["monitor", "state"])
+            yield GaugeMetricFamily("lately_batch_age_seconds", "Seconds since the newest batch finished", value=age)
+        yield from self._site_metrics()
+        help_text = "How often alerts of a monitor began to fire, and how often they were resolved"
+        alerts = CounterMetricFamily("lately_alerts", help_text, labels=["monitor", "state"])
         for (monitor, state), count in self._alerts.items():
             alerts.add_metric([monitor, state], count)
         yield alerts
-        yield GaugeMetricFamily("lately_stream_listeners", "Listeners to /api/stream", value=self.listeners)
+        yield GaugeMetricFamily("lately_stream_listeners", "Clients connected to /api/stream", value=self.listeners)
 
-    def _of_sites(self) -> Iterator[Metric]:
-        """Numbers over all sites; none has a label of its own, as there may be thousands."""
+    def _site_metrics(self) -> Iterator[Metric]:
+        """Gauges over all sites. There is no label for each site, as there may be thousands."""
         report = self._sites
         if report is None:
             return
-        for state, words in _STATES.items():
-            yield GaugeMetricFamily(f"lately_{state}_sites", words, value=report.count(state))
-        # The unit of integer times is not known.
+        for state, help_text in _STATES.items():
+            yield GaugeMetricFamily(f"lately_{state}_sites", help_text, value=report.count(state))
+        # The unit of integer times is unknown, so the name has none.
         name = "lately_site_lag_seconds" if isinstance(report.newest, datetime) else "lately_site_lag"
-        words = "How far the site that is furthest behind is behind the newest row of all sites that are not ahead"
-        yield GaugeMetricFamily(name, words, value=report.lag or 0)
-        refused = sum(row["ahead"] or 0 for row in report.rows)
-        yield CounterMetricFamily("lately_ahead_rows", "Rows that were rejected as their time was too far ahead", value=refused)
+        help_text = "The largest lag of a site behind the newest row of all sites that are not ahead"
+        yield GaugeMetricFamily(name, help_text, value=report.lag or 0)
+        rejected = sum(row["ahead"] or 0 for row in report.rows)
+        help_text = "Rows that were rejected because their time was too far ahead"
+        yield CounterMetricFamily("lately_ahead_rows", help_text, value=rejected)

@@ -1,6 +1,6 @@
-"""What may be asked and what is answered, for checking questions and for the OpenAPI document.
+"""The parameters of requests and the bodies of responses: what requests are checked by, and the source of the OpenAPI document.
 
-Questions are checked by these models. Answers are built by hand, which is faster, and a test compares them with the models.
+Responses are built without these models, which is faster; a test compares every response with its model.
 """
 
 from typing import Annotated, Any, Literal
@@ -15,96 +15,102 @@ Time = Annotated[str | int | None, Field(description="ISO 8601 in UTC, or an int
 Number = Annotated[int | float | None, Field(description="null: unknown, or infinite")]
 Length = Annotated[StrictStr, Field(max_length=64)] | StrictInt
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
-Limit = Annotated[int, Field(ge=1, le=10_000, description="the most rows, the newest of them")]
+Limit = Annotated[int, Field(ge=1, le=10_000, description="the maximum number of rows; the newest are returned")]
 
-_LAST = "the last so long, such as 10m (an integer where the stream's times are integers)"
-_END = "an age such as 2h, or an ISO time (an integer age where the stream's times are integers)"
+_LAST = "only the most recent period, such as 10m (an integer where the stream's times are integers); default: the whole window"
+_START = "the start of the range: an age such as 2h, or an ISO time (an integer age where the stream's times are integers)"
+_END = "the end of the range, written like the start; default: now"
+_OF = "the query or sketch to ask; default: the one over all rows that can answer, with the smallest eps"
 
 
-# -- questions ---------------------------------------------------------------------------------------------------------
+# -- requests ----------------------------------------------------------------------------------------------------------
 
 
-class Ranged(BaseModel):
-    """A range of time, and some sites."""
+class RangeParams(BaseModel):
+    """A range of time, and sites."""
 
     model_config = ConfigDict(extra="forbid")
 
     last: Annotated[str | None, Field(max_length=64, description=_LAST)] = None
-    since: Annotated[str | None, Field(alias="from", max_length=64, description=_END)] = None
-    to: Annotated[str | None, Field(max_length=64, description=f"{_END}; now, if it is left out")] = None
-    site: Annotated[list[Name], Field(max_length=100, description="once for each site; none: all sites")] = []
+    start: Annotated[str | None, Field(alias="from", max_length=64, description=_START)] = None
+    end: Annotated[str | None, Field(alias="to", max_length=64, description=_END)] = None
+    site: Annotated[list[Name], Field(max_length=100, description="a site; repeat it for several; default: all sites")] = []
 
 
-class Asked(Ranged):
-    """Which sketch, too."""
+class SketchParams(RangeParams):
+    """A range of time, sites, and a sketch."""
 
-    of: Annotated[str | None, Field(max_length=1024, description="the query or sketch that is asked")] = None
+    of: Annotated[str | None, Field(max_length=1024, description=_OF)] = None
 
 
-class CountAsked(Asked):
+class CountParams(SketchParams):
     key: Annotated[Key, Field(description="text, or the digits of an integer")]
 
 
-class TopAsked(Asked):
-    k: Annotated[int, Field(ge=1, le=1000, description="how many keys")] = 10
-    each: Annotated[bool, Field(description="for each site by itself")] = False
+class TopParams(SketchParams):
+    k: Annotated[int, Field(ge=1, le=1000, description="the number of keys")] = 10
+    by_site: Annotated[bool, Field(description="true: the most frequent keys of each site separately")] = False
 
 
-class QuantilesAsked(Asked):
-    q: Annotated[list[Share], Field(min_length=1, max_length=100, description="shares of the rows")] = [*DEFAULT_QUANTILES]
+class QuantilesParams(SketchParams):
+    q: Annotated[
+        list[Share], Field(min_length=1, max_length=100, description="a share of the rows, from 0 to 1; repeat it for several")
+    ] = [*DEFAULT_QUANTILES]
 
 
-class RangeAsked(Asked):
-    lo: Annotated[int | float, Field(allow_inf_nan=False, description="the least key or value")]
-    hi: Annotated[int | float, Field(allow_inf_nan=False, description="the greatest key or value")]
+class KeyRangeParams(SketchParams):
+    lo: Annotated[int | float, Field(allow_inf_nan=False, description="the smallest key or value, included")]
+    hi: Annotated[int | float, Field(allow_inf_nan=False, description="the largest key or value, included")]
 
 
-class ProductAsked(Ranged):
+class InnerProductParams(RangeParams):
     left: Annotated[str, Field(min_length=1, max_length=1024, description="a query or sketch")]
-    right: Annotated[str | None, Field(max_length=1024, description="another; of a join, its right side if left out")] = None
+    right: Annotated[
+        str | None, Field(max_length=1024, description="another query or sketch; default: if left is a join, its right side")
+    ] = None
 
 
-class CountsAsked(BaseModel):
+class CountsBody(BaseModel):
     """Many keys over one range."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
     keys: Annotated[list[Annotated[StrictStr, Field(max_length=4096)] | StrictInt], Field(min_length=1, max_length=10_000)]
     last: Annotated[Length | None, Field(description=_LAST)] = None
-    since: Annotated[Length | None, Field(alias="from", description=_END)] = None
-    to: Annotated[Length | None, Field(description=_END)] = None
-    sites: Annotated[list[Name] | None, Field(max_length=1000, description="none: all sites")] = None
-    of: Annotated[str | None, Field(max_length=1024, description="the query or sketch that is asked")] = None
+    start: Annotated[Length | None, Field(alias="from", description=_START)] = None
+    end: Annotated[Length | None, Field(alias="to", description=_END)] = None
+    sites: Annotated[list[Name] | None, Field(max_length=1000, description="default: all sites")] = None
+    of: Annotated[str | None, Field(max_length=1024, description=_OF)] = None
 
 
-class AnswersAsked(BaseModel):
+class AnswersParams(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
-    query: Name | None = None
+    query: Annotated[Name | None, Field(description="only the answers of this query")] = None
 
 
-class HistoryAsked(BaseModel):
+class HistoryParams(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
-    query: Name
-    item: Key | None = None
-    site: Name | None = None
+    query: Annotated[Name, Field(description="the query")]
+    item: Annotated[Key | None, Field(description="only answers for this item, such as a key or a share")] = None
+    site: Annotated[Name | None, Field(description="only answers for this site")] = None
     limit: Limit = 500
 
 
-class AlertsAsked(BaseModel):
+class AlertsParams(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     limit: Limit = 100
 
 
-class RunsAsked(BaseModel):
+class RunsParams(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     limit: Limit = 500
 
 
-class RefusedAsked(BaseModel):
+class UncountedParams(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     limit: Limit = 100
@@ -112,28 +118,32 @@ class RefusedAsked(BaseModel):
     reason: Annotated[str | None, Field(max_length=1024, description="only rows whose reason begins with this text")] = None
 
 
-class SitesAsked(BaseModel):
+class SitesParams(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
-    limit: Annotated[int, Field(ge=1, le=1000, description="the most rows")] = 100
-    offset: Annotated[int, Field(ge=0, le=10**9, description="rows to skip, to go on after an earlier answer")] = 0
+    limit: Annotated[int, Field(ge=1, le=1000, description="the maximum number of rows")] = 100
+    offset: Annotated[int, Field(ge=0, le=10**9, description="the number of rows to skip, to continue an earlier answer")] = 0
     state: Annotated[Literal["silent", "ahead", "behind", "ok"] | None, Field(description="only sites in this state")] = None
 
 
-class TotalsAsked(BaseModel):
+class SiteTotalsParams(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
-    limit: Annotated[int, Field(ge=1, le=100, description="the most rows; the sites with the most rows are given")] = 100
+    limit: Annotated[
+        int, Field(ge=1, le=100, description="the maximum number of sites; those with the most rows are returned")
+    ] = 100
 
 
-class StreamAsked(BaseModel):
+class StreamParams(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
-    token: Annotated[str | None, Field(max_length=512, description="for browsers, which cannot send headers here")] = None
+    token: Annotated[
+        str | None, Field(max_length=512, description="the token, for browsers, whose EventSource cannot send headers")
+    ] = None
 
 
-class Nothing(BaseModel):
-    """No parameters: one that is misspelt is told rather than ignored."""
+class NoParams(BaseModel):
+    """No parameters: any parameter is an error, so that a misspelt path or parameter is reported and not ignored."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -141,22 +151,22 @@ class Nothing(BaseModel):
 # -- answers -----------------------------------------------------------------------------------------------------------
 
 
-class Answer(BaseModel):
+class ResponseModel(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class Problem(Answer):
+class ErrorDetails(ResponseModel):
     code: str
     message: str
     remedy: str | None
 
 
-class Failed(Answer):
-    error: Problem
+class ErrorBody(ResponseModel):
+    error: ErrorDetails
 
 
-class Estimate(Answer):
-    """The truth lies between low and high with probability confidence or more."""
+class Estimate(ResponseModel):
+    """The true value is between low and high with at least this confidence."""
 
     value: Number
     low: Number
@@ -164,7 +174,7 @@ class Estimate(Answer):
     confidence: float
 
 
-class Health(Answer):
+class Health(ResponseModel):
     status: str
     batch: int | None
     now: Time
@@ -172,7 +182,7 @@ class Health(Answer):
 
 
 class About(BaseModel):
-    """The pipeline as about.json has it, and what can be asked now."""
+    """The pipeline as about.json describes it, and what can be asked now."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -183,56 +193,56 @@ class About(BaseModel):
     monitors: list[dict[str, Any]]
     batch: int | None
     now: Time
-    sites: Annotated[list[str], Field(description="the first 1,000 by name; `site_count` says how many there are")]
-    site_count: int
+    sites: Annotated[list[str], Field(description="the first 1,000 by name")]
+    site_count: Annotated[int, Field(description="the number of all sites")]
     asof: Time
-    asks: list[str]
+    questions: Annotated[list[str], Field(description="the questions that the stored sketches can answer")]
 
 
-class Span(Answer):
+class RequestedRange(ResponseModel):
     last: str | int | None
-    since: Annotated[str | int | None, Field(alias="from")]
-    to: str | int | None
+    start: Annotated[str | int | None, Field(alias="from")]
+    end: Annotated[str | int | None, Field(alias="to")]
 
 
-class Found(Answer):
+class EstimateAnswer(ResponseModel):
     estimate: Estimate
     asof: Time
 
 
-class Counted(Answer):
+class CountAnswer(ResponseModel):
     key: str | int
     estimate: Estimate
     asof: Time
-    range: Span
+    range: RequestedRange
 
 
-class KeyRow(Answer):
+class KeyRow(ResponseModel):
     key: str | int
     estimate: Estimate
 
 
-class KeyRows(Answer):
+class KeyRows(ResponseModel):
     rows: list[KeyRow]
     asof: Time
 
 
-class SiteKeyRows(Answer):
+class SiteKeyRows(ResponseModel):
     sites: dict[str, list[KeyRow]]
     asof: Time
 
 
-class QuantileRow(Answer):
+class QuantileRow(ResponseModel):
     q: float
     estimate: Estimate
 
 
-class QuantileRows(Answer):
+class QuantileRows(ResponseModel):
     rows: list[QuantileRow]
     asof: Time
 
 
-class AnswerRow(Answer):
+class AnswerRow(ResponseModel):
     query: str
     site: str | None
     item: str | None
@@ -242,13 +252,13 @@ class AnswerRow(Answer):
     confidence: Number
 
 
-class AnswerRows(Answer):
+class AnswerRows(ResponseModel):
     batch: int | None
     time: Time
     rows: list[AnswerRow]
 
 
-class HistoryRow(Answer):
+class HistoryRow(ResponseModel):
     time: Time
     batch: int
     site: str | None
@@ -259,14 +269,14 @@ class HistoryRow(Answer):
     confidence: Number
 
 
-class HistoryRows(Answer):
+class HistoryRows(ResponseModel):
     query: str
     item: str | None
     site: str | None
     rows: list[HistoryRow]
 
 
-class AlertRow(Answer):
+class AlertRow(ResponseModel):
     time: Time
     batch: int
     monitor: str
@@ -279,11 +289,11 @@ class AlertRow(Answer):
     confidence: Number
 
 
-class AlertRows(Answer):
+class AlertRows(ResponseModel):
     rows: list[AlertRow]
 
 
-class RunRow(Answer):
+class RunRow(ResponseModel):
     batch: int
     time: Time
     began: Time
@@ -299,11 +309,11 @@ class RunRow(Answer):
     everything_bytes: int | None
 
 
-class RunRows(Answer):
+class RunRows(ResponseModel):
     rows: list[RunRow]
 
 
-class RefusedRow(Answer):
+class UncountedRow(ResponseModel):
     batch: int
     site: str | None
     time: Time
@@ -311,18 +321,18 @@ class RefusedRow(Answer):
     row: str | None
 
 
-class ReasonRow(Answer):
+class ReasonRow(ResponseModel):
     reason: str
     rows: int
 
 
-class RefusedRows(Answer):
-    reasons: Annotated[list[ReasonRow], Field(description="how many rows have which reason, the most frequent first")]
+class UncountedRows(ResponseModel):
+    reasons: Annotated[list[ReasonRow], Field(description="the number of rows with each reason, the most frequent first")]
     complete: Annotated[bool, Field(description="false: only the newest million rows were counted by reason")]
-    rows: list[RefusedRow]
+    rows: list[UncountedRow]
 
 
-class SiteRow(Answer):
+class SiteRow(ResponseModel):
     site: str
     time: Annotated[Time, Field(description="time of the newest counted row")]
     behind: Annotated[Number, Field(description="seconds, or the stream's integers, before `newest`; negative: ahead of it")]
@@ -331,29 +341,29 @@ class SiteRow(Answer):
     counted: int | None
     late: int | None
     rejected: int | None
-    ahead: Annotated[int | None, Field(description="of the rejected rows, those whose time was too far ahead")]
+    ahead: Annotated[int | None, Field(description="the rejected rows whose time was too far ahead")]
     ahead_seen: Time
 
 
-class SiteRows(Answer):
+class SiteRows(ResponseModel):
     batch: int | None
     newest: Annotated[Time, Field(description="time of the newest row of all sites that are not ahead")]
-    tolerance: Annotated[Number, Field(description="how far behind a site may be before it is silent")]
+    tolerance: Annotated[Number, Field(description="how far behind a site may be before it counts as silent")]
     lag: Annotated[Number, Field(description="the largest `behind`")]
-    sites: Annotated[int, Field(description="how many sites there are")]
+    sites: Annotated[int, Field(description="the number of all sites")]
     silent: int
     ahead: int
     behind: int
     rows: list[SiteRow]
 
 
-class TotalRow(Answer):
+class SiteTotalRow(ResponseModel):
     site: str
     total: Estimate | None
     bytes: int
 
 
-class TotalRows(Answer):
-    sites: Annotated[int, Field(description="how many sites there are")]
-    rows: list[TotalRow]
+class SiteTotalRows(ResponseModel):
+    sites: Annotated[int, Field(description="the number of all sites")]
+    rows: list[SiteTotalRow]
     asof: Time

@@ -100,7 +100,7 @@ class Dyadic(WindowedTree, Moments):
         """
         first, final = self._integers([lo, hi], RangeError).tolist()
         if first > final:
-            raise RangeError(f"count_range({lo}, {hi}) runs backwards; give the smaller key first")
+            raise RangeError(f"count_range({lo}, {hi}) runs backwards", remedy="give the smaller key first")
         if final - first == self.universe - 1:
             return self.total(last, between)
         return whole(self._in_range(last, between).sum(cover(self._layout.levels, first, final)), 1 - self.delta)

@@ -152,7 +152,7 @@ class Quantiles(WindowedTree):
         """How many arrivals were from ``lo`` to ``hi``; what lies in the same step as either is in the bounds."""
         first, final = _number(lo), _number(hi)
         if first > final:
-            raise RangeError(f"count_range({lo}, {hi}) runs backwards; give the smaller number first")
+            raise RangeError(f"count_range({lo}, {hi}) runs backwards", remedy="give the smaller number first")
         if not self._shape.clip and (final < self.lo or first > self.hi):
             self._range(last, between)
             return Estimate(0, 0, 0, 1.0)

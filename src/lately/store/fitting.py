@@ -52,7 +52,7 @@ def best(what: str, stored: Told) -> str:
     remedy = f'add a query of the kind "{_REMEDIES[what]}" to the pipeline file'
     if filtered := fitting(what, stored, filtered=True):
         remedy = f"those that fit count only some rows: name one with of=, as in of={filtered[0]!r}"
-    raise QueryError(f"no stored sketch of all rows can answer {what}; {remedy}")
+    raise QueryError(f"no stored sketch of all rows can answer {what}", remedy=remedy)
 
 
 def named(what: str, of: str, side: int, stored: Told, queries: Sequence[Mapping[str, Any]]) -> str:
@@ -60,8 +60,8 @@ def named(what: str, of: str, side: int, stored: Told, queries: Sequence[Mapping
     name = of if of in stored else _of_query(of, side, stored, queries)
     if not any(_kind(stored[name]) in kinds for kinds in FITTING[what]):
         raise QueryError(
-            f"{of!r} keeps a sketch of the kind {stored[name]['kind']!r}, which cannot answer {what}; "
-            f"name a query of the kind {_REMEDIES[what]!r}"
+            f"{of!r} keeps a sketch of the kind {stored[name]['kind']!r}, which cannot answer {what}",
+            remedy=f"name a query of the kind {_REMEDIES[what]!r}",
         )
     return name
 
@@ -73,7 +73,7 @@ def _of_query(of: str, side: int, stored: Told, queries: Sequence[Mapping[str, A
     names = query.get("sketches") or ()
     if not names or names[side] not in stored:
         why = "is exact and keeps no sketch" if query.get("kind") == "exact" else "has no sketch in the store yet"
-        raise QueryError(f"the query {of!r} {why}; leave of= out, or name another query")
+        raise QueryError(f"the query {of!r} {why}", remedy="leave of= out, or name another query")
     return str(names[side])
 
 

@@ -192,8 +192,8 @@ class Questions:
         version = self._view.version()
         if version is None:
             raise QueryError(
-                'the store has no sketches to be asked; write sketches = "always", or how often, as in "1m", under [store] '
-                "of the pipeline file"
+                "the store has no sketches",
+                remedy='write sketches = "always", or how often, as in "1m", under [store] of the pipeline file',
             )
         known, chosen = self._chosen
         if known is not version:

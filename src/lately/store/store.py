@@ -54,7 +54,7 @@ class Store:
         about = store.about()
         if about is None:
             if store._fs.get_file_info(store._root).type != fs.FileType.Directory:
-                raise InputError(f"there is no store at {path!r}; give the [store] path of a pipeline that has run")
+                raise InputError(f"there is no store at {path!r}", remedy="give the [store] path of a pipeline that has run")
             raise InputError(
                 f"{path!r} has no about.json, which says what a store holds; run its pipeline once more, or give "
                 "the [store] path of a pipeline that has run"

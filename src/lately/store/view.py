@@ -27,7 +27,9 @@ class UnknownError(InputError):
 
     def __init__(self, what: str, name: object, known: Sequence[str]) -> None:
         some = ", ".join(map(repr, known[:5])) + (f" and {len(known) - 5:,} more" if len(known) > 5 else "")
-        super().__init__(f"the store has no {what} {name!r}; " + (f"there are {some}" if known else f"it has no {what} at all"))
+        super().__init__(
+            f"the store has no {what} {name!r}", remedy=f"there are {some}" if known else f"it has no {what} at all"
+        )
         self.what = what
 
 

@@ -10,7 +10,7 @@ import stores
 from patience import PATIENCE, wait_until
 from serving import serving
 
-from lately.service.live import _BEHIND, _LISTENERS, Live
+from lately.service.broadcast import _MAX_CLIENTS, _MAX_WAITING, Broadcaster
 from lately.service.metrics import Metrics
 from lately.store.view import View
 
@@ -99,7 +99,7 @@ def test_only_so_many_may_listen(store):
     with serving(store.path) as client:
         limits = httpx.Limits(max_connections=None)
         with httpx.Client(base_url=client.base_url, limits=limits, trust_env=False, timeout=PATIENCE) as many:
-            answers = [many.send(many.build_request("GET", "/api/stream"), stream=True) for _ in range(_LISTENERS)]
+            answers = [many.send(many.build_request("GET", "/api/stream"), stream=True) for _ in range(_MAX_CLIENTS)]
             pieces = [answer.iter_raw() for answer in answers]
             assert {next(one) for one in pieces} == {b"retry: 2000\n\n"}
             refused = client.get("/api/stream", timeout=PATIENCE)
@@ -111,9 +111,9 @@ def test_only_so_many_may_listen(store):
 
 def test_signs_of_life_and_listeners_who_do_not_read(store):
     async def scene():
-        live = Live(View(store.path), Metrics([]), look=0.02, ping=0.05)
+        live = Broadcaster(View(store.path), Metrics([]), poll_interval=0.02, ping_interval=0.05)
         watching = asyncio.create_task(live.watch())
-        lazy, eager = live.listen(None), live.listen(None)
+        lazy, eager = live.connect(None), live.connect(None)
         assert [await anext(lazy), await anext(eager)] == [b"retry: 2000\n\n"] * 2
         assert await anext(eager) == b": ping\n\n"
         heard = []
@@ -124,13 +124,13 @@ def test_signs_of_life_and_listeners_who_do_not_read(store):
 
         hearing = asyncio.create_task(hear())
         await asyncio.sleep(0)
-        for batch in range(3, 3 + _BEHIND + 2):  # more than may wait for one who does not read
+        for batch in range(3, 3 + _MAX_WAITING + 2):  # more than may wait for one who does not read
             store.put("runs", batch, [stores.run(batch)])
         async with asyncio.timeout(PATIENCE):
             while not any(b"id: 260" in frame for frame in heard):
                 await asyncio.sleep(0.02)
         rest = [frame async for frame in lazy]
-        live.dismiss()
+        live.disconnect_all()
         await hearing
         watching.cancel()
         live.close()
@@ -138,4 +138,4 @@ def test_signs_of_life_and_listeners_who_do_not_read(store):
 
     heard, rest = asyncio.run(scene())
     assert [frame.split(b"\n")[0] for frame in heard if frame.startswith(b"id")] == [b"id: %d" % n for n in range(3, 261)]
-    assert len(rest) < _BEHIND
+    assert len(rest) < _MAX_WAITING

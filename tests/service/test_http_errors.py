@@ -13,7 +13,7 @@ from serving import serving
 
 from lately.core.errors import InputError, LatelyError, ParameterError
 from lately.service import create_app
-from lately.service.guard import MAX_BODY
+from lately.service.security import MAX_BODY
 
 TOKEN = "correct-horse-battery"
 

@@ -6,9 +6,9 @@ import threading
 import pytest
 from patience import PATIENCE, wait_until
 
-from lately.service import work as module
-from lately.service.failures import RefusalError
-from lately.service.work import Work
+from lately.service import executor as module
+from lately.service.executor import TimedExecutor
+from lately.service.http_errors import HttpError
 
 
 class Clock:
@@ -33,7 +33,7 @@ def play(scene, limit=PATIENCE):
     """Run a scene with work to be done, and let go of its threads."""
 
     async def whole():
-        work = Work(limit)
+        work = TimedExecutor(limit)
         try:
             return await scene(work)
         finally:
@@ -48,7 +48,7 @@ def here():
 
 def test_what_is_known_to_be_short_is_done_at_once(clock):
     async def scene(work):
-        return [await work.do("range", here) for _ in range(3)], await work.do("other", here)
+        return [await work.run("range", here) for _ in range(3)], await work.run("other", here)
 
     assert play(scene) == ([False, True, True], False)
 
@@ -62,9 +62,9 @@ def test_what_turns_out_to_be_long_is_done_apart_again(clock, monkeypatch, clock
         clock.now += 0.03
 
     async def scene(work):
-        places = [await work.do("range", here) for _ in range(2)]
-        await work.do("range", long)
-        return [*places, await work.do("range", here)]
+        places = [await work.run("range", here) for _ in range(2)]
+        await work.run("range", long)
+        return [*places, await work.run("range", here)]
 
     assert play(scene) == [False, True, False]
 
@@ -80,7 +80,7 @@ def test_the_first_question_about_a_range_is_worked_out_once(clock):
         return here()
 
     async def scene(work):
-        return await asyncio.gather(*(work.do("range", call) for _ in range(20)))
+        return await asyncio.gather(*(work.run("range", call) for _ in range(20)))
 
     places = play(scene)
     assert prepared == [1]
@@ -97,16 +97,16 @@ def test_what_takes_too_long_goes_on_and_is_there_later():
         return len(done)
 
     async def scene(work):
-        refused = await asyncio.gather(*(work.do("range", call) for _ in range(3)), return_exceptions=True)
+        refused = await asyncio.gather(*(work.run("range", call) for _ in range(3)), return_exceptions=True)
         assert done == []  # nobody has waited for the end
         goes_on.set()
         await asyncio.to_thread(wait_until, lambda: done)
         work._limit = PATIENCE
-        return refused, await work.do("range", call)
+        return refused, await work.run("range", call)
 
     refused, found = play(scene, limit=0.05)
     assert {(type(one), one.status, one.code, one.remedy) for one in refused} == {
-        (RefusalError, 503, "too_slow", "ask again: it is being prepared")
+        (HttpError, 503, "too_slow", "ask again: the answer is being prepared")
     }
     assert found == 1
 
@@ -116,12 +116,12 @@ def test_a_mistake_is_told_to_the_one_who_made_it():
         raise ValueError("wrong")
 
     async def scene(work):
-        mine, other = await asyncio.gather(work.do("range", wrong), work.do("range", here), return_exceptions=True)
+        mine, other = await asyncio.gather(work.run("range", wrong), work.run("range", here), return_exceptions=True)
         assert isinstance(mine, ValueError)
         assert other is False
-        await work.do("range", here)
+        await work.run("range", here)
         with pytest.raises(ValueError, match="wrong"):
-            await work.do("range", wrong)
+            await work.run("range", wrong)
 
     play(scene)
 
@@ -130,10 +130,10 @@ def test_only_so_much_is_worked_on_at_once():
     goes_on = threading.Event()
 
     async def scene(work):
-        asked = [asyncio.create_task(work.do(i, lambda: goes_on.wait(PATIENCE))) for i in range(64)]
+        asked = [asyncio.create_task(work.run(i, lambda: goes_on.wait(PATIENCE))) for i in range(64)]
         await asyncio.sleep(0)
-        with pytest.raises(RefusalError, match="64 questions"):
-            await work.do("one more", here)
+        with pytest.raises(HttpError, match="64 questions"):
+            await work.run("one more", here)
         goes_on.set()
         assert await asyncio.gather(*asked) == [True] * 64
 
