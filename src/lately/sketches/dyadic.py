@@ -23,7 +23,8 @@ from lately.sketches.hashing import DEFAULT_SEED
 from lately.sketches.heavy import check_at_least, check_phi, heavy_keys, heavy_nodes, heavy_prefixes, most_listed, threshold
 from lately.sketches.moments import Moments
 from lately.sketches.ranks import check_shares, cover, whole
-from lately.sketches.tree import MAX_UNIVERSE, tree_arrays, tree_shape
+from lately.sketches.sketch_kind import ROWS, ROWS_IN_TIME, Options, SketchKind, Suitability
+from lately.sketches.tree import MAX_UNIVERSE, merged_eps, tree_arrays, tree_shape
 from lately.sketches.windowed_tree import WindowedTree
 
 Between = tuple[Any, Any]
@@ -205,3 +206,24 @@ def _ranked(keys: Ints, bounds: Bounds, confidence: float, least: float) -> Answ
     order = np.lexsort((keys, -bounds.value))
     low, value, high = (part[order] for part in bounds)
     return Answers(KeyCount, [keys[order], Estimates(value, low, high, confidence)], missed=math.ceil(least) - 1)
+
+
+def _example_keys(keys: Ints, options: Options) -> Ints:
+    return keys % int(options["universe"])
+
+
+KIND = SketchKind(
+    "dyadic",
+    Dyadic,
+    key_encoding="integer",
+    questions={
+        "count": Suitability(0, 3, ROWS),
+        "quantiles": Suitability(1, 0, ROWS),
+        "range": Suitability(0, 0, ROWS_IN_TIME),
+        "self-join": Suitability(1, 1),
+        "total": Suitability(0, 3),
+    },
+    guarantee=("eps", "delta", "universe"),
+    merged_eps=merged_eps,
+    example_keys=_example_keys,
+)

@@ -25,6 +25,7 @@ from lately.counters.families import counter_array, starting_bytes
 from lately.counters.shape import Shape, read_shape, window_and_lateness
 from lately.sketches.countmin import CountMin, without_collisions
 from lately.sketches.hashing import DEFAULT_SEED
+from lately.sketches.sketch_kind import PRODUCT_OF_ROWS, ROWS, SQUARE_OF_ROWS, Options, SketchKind, Suitability
 from lately.sketches.windowed_countmin import WindowedCountMin
 
 _QUERIES: tuple[Query, ...] = ("point", "inner")
@@ -227,3 +228,33 @@ def _arrays(shape: EcmShape, salt: int | None) -> tuple[CounterArray, CounterArr
     )
     family = "exact" if shape.counter == "exact" else "wave"
     return cells, counter_array(family, 1, shape.window.span, plan.total_error(shape.eps_sw))
+
+
+def _merged_eps(options: Options) -> float:
+    """The eps of sketches that are merged in one step: ``plan.merged_error`` of the counters, by the theorem for the query."""
+    eps_cm, eps_sw = plan.split(float(options["eps"]), options.get("query", "point"))
+    counters = 1 + plan.merged_error(eps_sw, 1)
+    factor = counters if options.get("query", "point") == "point" else counters**2
+    return round(max(factor - 1, eps_cm * factor), 6)
+
+
+KIND = SketchKind(
+    "ecm",
+    EcmSketch,
+    questions={
+        "count": Suitability(0, 0, ROWS),
+        "self-join": Suitability(1, 2),
+        "inner-product": Suitability(1, 0),
+        "total": Suitability(0, 0),
+    },
+    purposes={
+        "inner": {
+            "count": Suitability(0, 2, ROWS),
+            "self-join": Suitability(0, 0, SQUARE_OF_ROWS),
+            "inner-product": Suitability(0, 0, PRODUCT_OF_ROWS),
+            "total": Suitability(0, 1),
+        }
+    },
+    guarantee=("eps", "delta", "query"),
+    merged_eps=_merged_eps,
+)

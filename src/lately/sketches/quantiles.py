@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from lately.core.answers import Answers, QuantileAt
 from lately.core.codec import Reader, Writer, storable
-from lately.core.columns import arrow, is_arrow, refuse_masked
+from lately.core.columns import Ints, arrow, is_arrow, refuse_masked
 from lately.core.durations import Duration, arrivals
 from lately.core.errors import InputError, ParameterError, RangeError
 from lately.core.estimate import Estimate, Estimates
@@ -19,7 +19,8 @@ from lately.core.keys import HashedKeys
 from lately.counters.shape import window_and_lateness
 from lately.sketches.hashing import DEFAULT_SEED
 from lately.sketches.ranks import check_shares, cover, whole
-from lately.sketches.tree import TreeShape, read_tree_shape, tree_arrays, tree_shape
+from lately.sketches.sketch_kind import ROWS, ROWS_IN_TIME, Options, SketchKind, Suitability
+from lately.sketches.tree import TreeShape, merged_eps, read_tree_shape, tree_arrays, tree_shape
 from lately.sketches.windowed_tree import WindowedTree
 
 #: The quantiles that pipeline files, the command line and the HTTP API answer where none are given.
@@ -260,3 +261,19 @@ def _plain(value: Any) -> float:
     if isinstance(value, bool | np.bool_) or not isinstance(value, Real | Decimal | None):
         raise TypeError(f"{value!r} is no number")
     return math.nan if value is None else float(value)
+
+
+def _example_keys(keys: Ints, options: Options) -> NDArray[np.float64]:
+    numbers: NDArray[np.float64] = options["lo"] + keys / 100_000 * (options["hi"] - options["lo"])
+    return numbers
+
+
+KIND = SketchKind(
+    "quantiles",
+    Quantiles,
+    key_encoding="number",
+    questions={"quantiles": Suitability(0, 0, ROWS), "range": Suitability(1, 0, ROWS_IN_TIME), "total": Suitability(0, 4)},
+    guarantee=("eps", "delta", "lo", "hi", "resolution"),
+    merged_eps=merged_eps,
+    example_keys=_example_keys,
+)

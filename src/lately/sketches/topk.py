@@ -29,6 +29,7 @@ from lately.sketches.candidates import Candidates, Found
 from lately.sketches.hashing import DEFAULT_SEED
 from lately.sketches.heavy import check_phi, threshold
 from lately.sketches.moments import Moments
+from lately.sketches.sketch_kind import ROWS, Options, SketchKind, Suitability
 from lately.sketches.tally import tally
 from lately.sketches.windowed_countmin import WindowedCountMin
 
@@ -37,6 +38,11 @@ Between = tuple[Any, Any]
 #: The most rows asked for at once; more than any screen shows, and the lists are longer only for a tiny eps.
 _MOST_K = 1_000_000
 _MOST_CELLS = 2**28
+
+#: The shares of eps that collisions and the window's counters take; the rest is for what merging adds.
+_COLLISIONS, _WINDOW = 3 / 4, 1 / 8
+#: By which multiple of its error a level of merging makes a shared wave worse, as measured.
+_MERGING = 1.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +57,12 @@ class TopKShape(WindowShape):
     def size(self) -> tuple[int, int]:
         """(width, depth): three quarters of eps for collisions."""
         odds, depth = plan.fewest_rows(self.delta)
-        return math.ceil(odds / (0.75 * self.eps)), depth
+        return math.ceil(odds / (_COLLISIONS * self.eps)), depth
 
     @property
     def eps_sw(self) -> float:
         """An eighth of eps for the window, so that it is good for either bound, merges included."""
-        return self.eps / 8 / (1 + 1.2 * self.merge_height)
+        return self.eps * _WINDOW / (1 + _MERGING * self.merge_height)
 
     @property
     def listed(self) -> int:
@@ -251,7 +257,7 @@ def _parts(shape: TopKShape) -> tuple[SharedWave, Wave, Candidates]:
     width, depth = shape.size
     span = shape.window.span
     starts = range(0, width * depth, width)
-    total = Wave(1, span, shape.before_merges(shape.eps / 8))
+    total = Wave(1, span, shape.before_merges(shape.eps * _WINDOW))
     return SharedWave(width * depth, span, shape.eps_sw, starts), total, Candidates(span, shape.listed)
 
 
@@ -259,3 +265,22 @@ def _check_k(k: object) -> int:
     if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 1 <= k <= _MOST_K:
         raise ParameterError(f"k={k!r}: give how many keys to list, from 1 to {_MOST_K:,}")
     return int(k)
+
+
+def _merged_eps(options: Options) -> float:
+    """The eps of sketches that are merged in one step: eps, and what merging adds to the counters' share of it."""
+    return round(float(options["eps"]) * (1 + _MERGING * _WINDOW), 6)
+
+
+KIND = SketchKind(
+    "topk",
+    TopK,
+    key_encoding="key",
+    questions={
+        "count": Suitability(0, 1, ROWS),
+        "top": Suitability(0, 0, ROWS),
+        "self-join": Suitability(1, 0),
+        "total": Suitability(0, 2),
+    },
+    merged_eps=_merged_eps,
+)

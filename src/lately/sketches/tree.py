@@ -27,6 +27,7 @@ from lately.counters.shape import WindowShape, read_window_shape
 from lately.counters.shared import SharedWave
 from lately.counters.wave import Wave
 from lately.sketches.hashing import coefficients
+from lately.sketches.sketch_kind import Options
 
 #: Children of a node: 1 << 4. Fewer rows to update than a binary tree, more nodes in a range.
 BITS = 4
@@ -37,6 +38,11 @@ COVER = 2 * (FAN - 1)
 
 MAX_UNIVERSE = 2**63
 _MOST_CELLS = 2**28
+
+#: The shares of eps that collisions and the window's counters take; the counter of the total takes a tenth.
+_COLLISIONS, _WINDOW, _TENTH = 0.45, 0.45, 10
+#: By which multiple of its error a level of merging makes a sum over nodes worse, as measured.
+_MERGING = 2.4
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +146,7 @@ def layout(shape: TreeShape) -> Layout:
         for row in range(level.rows):
             starts.append(start + row * level.width)
         start += level.rows * level.width or nodes
-    eps_total = shape.before_merges(shape.eps / 10)
+    eps_total = shape.before_merges(shape.eps / _TENTH)
     odds = (2 * max(sketched, 1) / shape.delta) ** (1 / depth)
     return Layout(tuple(levels), start, tuple(starts), depth, width, odds, eps_sw, eps_total)
 
@@ -148,13 +154,13 @@ def layout(shape: TreeShape) -> Layout:
 def _size(shape: TreeShape, sketched: int) -> tuple[int, int]:
     """(width, depth) of each sketched level when there are so many of them: a quantile compares one rank on each."""
     odds, depth = plan.fewest_rows(shape.delta / (2 * sketched))
-    return math.ceil(odds * COVER * sketched / (0.45 * shape.eps)), depth
+    return math.ceil(odds * COVER * sketched / (_COLLISIONS * shape.eps)), depth
 
 
 def _eps_sw(shape: TreeShape, levels: int, depth: int) -> float:
     """The error of a cell that makes that of a range's sum 45 % of eps, merges included."""
     deviation = math.sqrt(COVER * levels / 2 * noise_exponent(depth, shape.delta))
-    return 0.45 * shape.eps / deviation / (1 + 2.4 * shape.merge_height)
+    return _WINDOW * shape.eps / deviation / (1 + _MERGING * shape.merge_height)
 
 
 def noise_exponent(depth: int, delta: float) -> float:
@@ -163,6 +169,17 @@ def noise_exponent(depth: int, delta: float) -> float:
     Sixty-four levels of notes could be the one that answers; which one it is depends on the phases too.
     """
     return math.log(2 * depth * 16 * 64 / (delta / 2))
+
+
+def merged_eps(options: Options) -> float:
+    """About the eps of trees that are merged in one step: their counters' errors grow by ``_MERGING``, the total's doubles.
+
+    Parameters
+    ----------
+    options
+        The options of the trees, of which only ``eps`` counts.
+    """
+    return round(float(options["eps"]) * (_COLLISIONS + _WINDOW * (1 + _MERGING) + 2 / _TENTH), 6)
 
 
 def read_tree_shape(source: Reader) -> TreeShape:

@@ -29,6 +29,7 @@ from lately.counters.shape import WindowShape, read_window_shape, window_and_lat
 from lately.counters.splitter import Splitter
 from lately.counters.wave import Wave
 from lately.sketches.hashing import DEFAULT_SEED
+from lately.sketches.sketch_kind import SketchKind
 from lately.sketches.windowed_countmin import WindowedCountMin
 
 _MOST_CELLS = 2**28
@@ -286,3 +287,15 @@ class SplitterCountMin(WcmSketch):
     @classmethod
     def _check_read(cls, shape: WcmShape, source: Reader) -> None:
         source.check(0.0001 <= shape.tau <= 1 and 1 <= shape.mu <= 1e6, "parameters out of range")
+
+
+KIND = SketchKind(
+    "wcm",
+    SplitterCountMin,
+    variants={
+        "perfect": PerfectCountMin,
+        "simple": SimpleCountMin,
+        "proportional": ProportionalCountMin,
+        "splitter": SplitterCountMin,
+    },
+)

@@ -42,6 +42,7 @@ from lately.sketches.ams import MOST_CELLS, FastAmsSketch
 from lately.sketches.fourwise import polynomials, signed_cells
 from lately.sketches.hashing import DEFAULT_SEED
 from lately.sketches.scratch import scratch
+from lately.sketches.sketch_kind import SketchKind
 from lately.sketches.windowed_sketch import WindowedSketch
 
 Floats = NDArray[np.float64]
@@ -303,3 +304,6 @@ def _arrays(shape: AmsShape) -> tuple[CounterArray, CounterArray]:
     pairs = counter_array(shape.counter, 2 * math.prod(shape.size), shape.window.span, shape.eps_sw)
     family = "exact" if shape.counter == "exact" else "wave"
     return pairs, counter_array(family, 1, shape.window.span, plan.total_error(shape.eps_sw))
+
+
+KIND = SketchKind("ams", WindowedAmsSketch)
