@@ -156,7 +156,7 @@ def _by_time(data: Trades, start: int, stop: int, length: int) -> Iterator[slice
 class _Ours:
     def __init__(self, kinds: Ints, ages: Ints) -> None:
         self._windows = lt.Windows(tick="1ms")
-        what = [lt.sum_("volume"), lt.avg("price"), lt.max_("price"), lt.count()]
+        what = [lt.agg.sum("volume"), lt.agg.avg("price"), lt.agg.max("price"), lt.agg.count()]
         for i, (kind, age) in enumerate(zip(kinds.tolist(), ages.tolist(), strict=True)):
             self._windows.add(f"{KINDS[kind]} {i}", what[kind], last=f"{age}ms")
 

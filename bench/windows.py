@@ -42,7 +42,7 @@ def run(options: Options) -> Report:
     filters = substreams(report, options)
     report.notes += [
         f"Figure 10: {SUMS:,} windows of 1 to {SUMS:,} arrivals; single inputs, drawn at random, in one compiled loop each. "
-        "R-INT sums exactly, as sum_() does; the others add floats, and keep every arrival in one array. Reordered: the "
+        "R-INT sums exactly, as sum() does; the others add floats, and keep every arrival in one array. Reordered: the "
         "compiler may change the order of additions, and with it the last digits: where lookups are rare, nothing beats that. "
         "Values are whole numbers, so that all agree.",
         f"Figure 11: Column.append in batches with one index. Figure 12: index.lookup with an array of windows that lie "

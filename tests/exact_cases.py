@@ -6,61 +6,61 @@ import lately as lt
 
 #: One of each built-in aggregate, of a column x.
 AGGREGATES = [
-    lt.count("x"),
-    lt.sum_("x"),
-    lt.avg("x"),
-    lt.min_("x"),
-    lt.max_("x"),
-    lt.first("x"),
-    lt.last("x"),
-    lt.variance("x"),
-    lt.variance("x", ddof=0),
-    lt.stddev("x"),
-    lt.stddev("x", ddof=0),
-    lt.quantile("x", 0),
-    lt.quantile("x", 0.25),
-    lt.quantile("x", 0.99),
-    lt.quantile("x", 1),
+    lt.agg.count("x"),
+    lt.agg.sum("x"),
+    lt.agg.avg("x"),
+    lt.agg.min("x"),
+    lt.agg.max("x"),
+    lt.agg.first("x"),
+    lt.agg.last("x"),
+    lt.agg.variance("x"),
+    lt.agg.variance("x", ddof=0),
+    lt.agg.stddev("x"),
+    lt.agg.stddev("x", ddof=0),
+    lt.agg.quantile("x", 0),
+    lt.agg.quantile("x", 0.25),
+    lt.agg.quantile("x", 0.99),
+    lt.agg.quantile("x", 1),
 ]
 
 
 def windows(**options):
     """Queries over time: a number from each kind of index, and a filter of each kind."""
     w = lt.Windows(tick=1, **options)
-    w.add("volume", lt.sum_("x"), last=60)
-    w.add("mean", lt.avg("x"), between=(80, 20))
-    w.add("deviation", lt.stddev("x"), last=100)
-    w.add("high", lt.max_("y"), last=30)
-    w.add("low", lt.min_("y"), between=(90, 10), using="L-INT")
-    w.add("median", lt.quantile("x", 0.5), last=100)
-    w.add("rows", lt.count(), last=50)
+    w.add("volume", lt.agg.sum("x"), last=60)
+    w.add("mean", lt.agg.avg("x"), between=(80, 20))
+    w.add("deviation", lt.agg.stddev("x"), last=100)
+    w.add("high", lt.agg.max("y"), last=30)
+    w.add("low", lt.agg.min("y"), between=(90, 10), using="L-INT")
+    w.add("median", lt.agg.quantile("x", 0.5), last=100)
+    w.add("rows", lt.agg.count(), last=50)
     return w
 
 
 def filters(**options):
     """Filters of every kind, one of them approximate."""
     w = windows(**options)
-    w.add("busy", lt.count() > 2, per="key", last=50)
-    w.add("heavy", lt.sum_("x") >= 10, per="key", last=80)
-    w.add("peak", lt.max_("y").between(-3, 3), per="key", last=60)
-    w.add("floor", lt.min_("y") < 0, per="key", last=100)
+    w.add("busy", lt.agg.count() > 2, per="key", last=50)
+    w.add("heavy", lt.agg.sum("x") >= 10, per="key", last=80)
+    w.add("peak", lt.agg.max("y").between(-3, 3), per="key", last=60)
+    w.add("floor", lt.agg.min("y") < 0, per="key", last=100)
     return w
 
 
 def approximate():
     w = lt.Windows(tick=1)
-    w.add("busy", lt.count() > 20, per="key", last=50, exact=False, eps=0.2)
-    w.add("heavy", lt.sum_("x").between(5, 50), per="key", last=80, exact=False)
+    w.add("busy", lt.agg.count() > 20, per="key", last=50, exact=False, eps=0.2)
+    w.add("heavy", lt.agg.sum("x").between(5, 50), per="key", last=80, exact=False)
     return w
 
 
 def arrivals():
     """Queries over arrivals only, for a stream without times."""
     w = lt.Windows()
-    w.add("volume", lt.sum_("x"), last=lt.arrivals(30))
-    w.add("oldest", lt.first("y"), last=lt.arrivals(50))
-    w.add("newest", lt.last("y"), between=(lt.arrivals(40), lt.arrivals(3)))
-    w.add("median", lt.quantile("x", 0.5), last=lt.arrivals(100))
+    w.add("volume", lt.agg.sum("x"), last=lt.arrivals(30))
+    w.add("oldest", lt.agg.first("y"), last=lt.arrivals(50))
+    w.add("newest", lt.agg.last("y"), between=(lt.arrivals(40), lt.arrivals(3)))
+    w.add("median", lt.agg.quantile("x", 0.5), last=lt.arrivals(100))
     return w
 
 
@@ -69,7 +69,7 @@ def large():
     w = lt.Windows(tick=1)
     for i, aggregate in enumerate(AGGREGATES):
         w.add(f"{i}", aggregate, last=100)
-    w.add("landmarks", lt.max_("x"), between=(95, 15), using="L-INT")
+    w.add("landmarks", lt.agg.max("x"), between=(95, 15), using="L-INT")
     return w
 
 

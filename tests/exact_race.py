@@ -14,7 +14,7 @@ import lately as lt
 from lately.exact.planner import algorithms
 
 #: The values of a window one after the other: no row can be left out, taken twice or moved without being seen.
-LISTED = lt.aggregate(
+LISTED = lt.agg.custom(
     "listed_rows",
     identity="",
     lift=lambda x: f"{x:g} ",
@@ -25,13 +25,13 @@ LISTED = lt.aggregate(
 AGGREGATES = [
     LISTED,
     LISTED,
-    lt.max_,
-    lt.min_,
-    lt.first,
-    lt.last,
-    lt.sum_,
-    lt.variance,
-    lambda column: lt.quantile(column, 0.5),
+    lt.agg.max,
+    lt.agg.min,
+    lt.agg.first,
+    lt.agg.last,
+    lt.agg.sum,
+    lt.agg.variance,
+    lambda column: lt.agg.quantile(column, 0.5),
 ]
 
 

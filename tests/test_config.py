@@ -135,9 +135,9 @@ def test_sketches_windows_and_monitors_can_be_built(text):
     ("lines", "shown"),
     [
         (('aggregate = "count"',), "count()"),
-        (('aggregate = "sum"', 'of = "price * n"'), "sum_('price * n')"),
+        (('aggregate = "sum"', 'of = "price * n"'), "sum('price * n')"),
         (('aggregate = "quantile"', 'of = "ms"', "q = 0.9"), "quantile('ms', 0.9)"),
-        (('aggregate = "max"', 'of = "ms"', 'per = "site"', "above = 5"), "max_('ms') > 5.0"),
+        (('aggregate = "max"', 'of = "ms"', 'per = "site"', "above = 5"), "max('ms') > 5.0"),
         (('aggregate = "count"', 'per = "site"', "below = 5", 'last = "10m"'), "count() < 5.0"),
     ],
 )

@@ -32,20 +32,8 @@ from lately.counters.randwave import RandomizedWave
 from lately.counters.wave import Wave
 from lately.counters.window_counter import WindowCounter
 from lately.counters.windowed import merge
-from lately.exact.aggregates import (
-    Aggregate,
-    aggregate,
-    avg,
-    count,
-    first,
-    last,
-    max_,
-    min_,
-    quantile,
-    stddev,
-    sum_,
-    variance,
-)
+from lately.exact import agg
+from lately.exact.aggregates import Aggregate
 from lately.exact.answer import Answer, WindowAnswers
 from lately.exact.partials import Partials
 from lately.exact.windows import Windows
@@ -97,22 +85,12 @@ __all__ = [
     "WindowCounter",
     "WindowedAmsSketch",
     "Windows",
-    "aggregate",
+    "agg",
     "arrivals",
-    "avg",
-    "count",
-    "first",
     "from_bytes",
     "hash_keys",
-    "last",
-    "max_",
     "merge",
-    "min_",
     "plan",
-    "quantile",
-    "stddev",
-    "sum_",
-    "variance",
 ]
 
 

@@ -23,7 +23,8 @@ from pydantic import (
 
 from lately.core.durations import Duration, Window, nanoseconds
 from lately.core.errors import ParameterError
-from lately.exact.aggregates import Aggregate, Condition, avg, count, max_, min_, quantile, stddev, sum_, variance
+from lately.exact import agg
+from lately.exact.aggregates import Aggregate, Condition
 from lately.exact.windows import Windows
 from lately.monitor.frequent import Frequent
 from lately.monitor.monitor import Monitor
@@ -496,21 +497,28 @@ class Config(Model):
     def exact_of(self, query: Exact) -> tuple[Aggregate | Condition, dict[str, Any]]:
         """What to register with ``Windows.add``, and its options; columns are called as the file writes them."""
         of = query.of or ""
-        what: Aggregate | Condition
         match query.aggregate:
             case "count" if self.columns.count is not None:
-                what = sum_(self.columns.count)
+                aggregate = agg.sum(self.columns.count)
             case "count":
-                what = count()
+                aggregate = agg.count()
             case "quantile":
-                what = quantile(of, 0.5 if query.q is None else query.q)
-            case word:
-                simple = {"sum": sum_, "avg": avg, "min": min_, "max": max_, "variance": variance, "stddev": stddev}
-                what = simple[word](of)
+                aggregate = agg.quantile(of, 0.5 if query.q is None else query.q)
+            case name:
+                simple = {
+                    "sum": agg.sum,
+                    "avg": agg.avg,
+                    "min": agg.min,
+                    "max": agg.max,
+                    "variance": agg.variance,
+                    "stddev": agg.stddev,
+                }
+                aggregate = simple[name](of)
+        what: Aggregate | Condition = aggregate
         if query.above is not None:
-            what = what > query.above
+            what = aggregate > query.above
         elif query.below is not None:
-            what = what < query.below
+            what = aggregate < query.below
         return what, {"last": self.window.length if query.last is None else query.last, "per": query.per}
 
     def windows(self) -> Windows:

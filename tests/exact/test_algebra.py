@@ -146,10 +146,10 @@ def test_aggregates_look_as_they_are_written():
     written = [
         "count()",
         "count('x')",
-        "sum_('x')",
+        "sum('x')",
         "avg('x')",
-        "min_('x')",
-        "max_('x')",
+        "min('x')",
+        "max('x')",
         "first('x')",
         "last('x')",
         "variance('x')",
@@ -161,14 +161,14 @@ def test_aggregates_look_as_they_are_written():
         "quantile('x', 1.0)",
     ]
     for text in written:
-        assert repr(eval(f"lt.{text}")) == text
-    assert repr(lt.count() > 1000) == "count() > 1000"
-    assert repr(lt.sum_("x") <= 2.5) == "sum_('x') <= 2.5"
-    assert repr(lt.max_("x").between(20, 200)) == "20 <= max_('x') <= 200"
+        assert repr(eval(f"lt.agg.{text}")) == text
+    assert repr(lt.agg.count() > 1000) == "count() > 1000"
+    assert repr(lt.agg.sum("x") <= 2.5) == "sum('x') <= 2.5"
+    assert repr(lt.agg.max("x").between(20, 200)) == "20 <= max('x') <= 200"
 
 
 def test_conditions_know_their_bounds():
-    x = lt.max_("x")
+    x = lt.agg.max("x")
     assert ((x >= 3).low, (x >= 3).high) == (3, math.inf)
     assert ((x <= 3).low, (x <= 3).high) == (-math.inf, 3)
     assert ((x > 3).low, (x < 3).high) == (math.nextafter(3, 4), math.nextafter(3, 2))
@@ -177,8 +177,8 @@ def test_conditions_know_their_bounds():
 
 
 def test_stored_aggregates_come_back():
-    mine = lt.aggregate("algebra_mine", identity=0.0, lift=lambda x: x, combine=lambda a, b: a + b, lower=lambda s: s)
-    for aggregate in [*AGGREGATES, lt.count(), mine("x")]:
+    mine = lt.agg.custom("algebra_mine", identity=0.0, lift=lambda x: x, combine=lambda a, b: a + b, lower=lambda s: s)
+    for aggregate in [*AGGREGATES, lt.agg.count(), mine("x")]:
         again = stored(aggregate.kind, aggregate.column, aggregate.parameter)
         assert again is not None
         assert (again.key, repr(again)) == (aggregate.key, repr(aggregate))

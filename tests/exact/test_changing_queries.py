@@ -11,18 +11,27 @@ from naive import NaiveWindows, agrees
 import lately as lt
 from lately.exact.asked import Largest
 
-WORDS = lt.aggregate("changing_words", identity="", lift=lambda x: f"{x:g} ", combine=lambda a, b: a + b, lower=lambda s: s)
+WORDS = lt.agg.custom("changing_words", identity="", lift=lambda x: f"{x:g} ", combine=lambda a, b: a + b, lower=lambda s: s)
 NUMBERS = [
     make(column)
     for column in ("x", "y")
-    for make in (lt.count, lt.sum_, lt.avg, lt.max_, lt.first, lt.variance, WORDS, lambda c: lt.quantile(c, 0.5))
-] + [lt.count()]
+    for make in (
+        lt.agg.count,
+        lt.agg.sum,
+        lt.agg.avg,
+        lt.agg.max,
+        lt.agg.first,
+        lt.agg.variance,
+        WORDS,
+        lambda c: lt.agg.quantile(c, 0.5),
+    )
+] + [lt.agg.count()]
 FILTERS = [
-    *(lt.count() > bar for bar in (0, 1, 5, 40, 300)),
-    *(lt.sum_("x") >= bar for bar in (0, 0.5, 3, 25, 1000)),
-    lt.count().between(2, 6),
-    lt.sum_("x").between(1, 9),
-    *(make("y") > bar for make in (lt.max_, lt.min_) for bar in (0, 4)),
+    *(lt.agg.count() > bar for bar in (0, 1, 5, 40, 300)),
+    *(lt.agg.sum("x") >= bar for bar in (0, 0.5, 3, 25, 1000)),
+    lt.agg.count().between(2, 6),
+    lt.agg.sum("x").between(1, 9),
+    *(make("y") > bar for make in (lt.agg.max, lt.agg.min) for bar in (0, 4)),
 ]
 sizes = st.sampled_from([1, 2, 5, 9, 16, 60, 300])
 spans = sizes.map(lambda n: {"last": n}) | sizes.map(lambda n: {"last": lt.arrivals(n)})

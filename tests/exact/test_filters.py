@@ -11,7 +11,7 @@ from naive import NaiveWindows
 import lately as lt
 from lately.exact.collective import Collective
 
-AGGREGATES = {"count": lt.count(), "sum": lt.sum_("v"), "max": lt.max_("v"), "min": lt.min_("v")}
+AGGREGATES = {"count": lt.agg.count(), "sum": lt.agg.sum("v"), "max": lt.agg.max("v"), "min": lt.agg.min("v")}
 WINDOWS = [1, 5, 30, 200]
 
 bars = st.sampled_from([0, 1, 2, 3, 5, 7.5, 20, 21, 100, 300])
@@ -124,8 +124,8 @@ def test_filters_come_and_go_while_the_stream_runs(data, kinds):
 def test_many_thresholds_share_one_index():
     w, twin = lt.Windows(tick=1), NaiveWindows()
     for bar in range(0, 200, 3):
-        w.add(f"count {bar}", lt.count() > bar, per="k", last=100)
-        w.add(f"sum {bar}", lt.sum_("v") > bar, per="k", last=50 + bar)
+        w.add(f"count {bar}", lt.agg.count() > bar, per="k", last=100)
+        w.add(f"sum {bar}", lt.agg.sum("v") > bar, per="k", last=50 + bar)
     rng = np.random.default_rng(4)
     for start in range(0, 1000, 100):
         batch = {"k": rng.zipf(1.4, 500).tolist(), "v": rng.integers(0, 5, 500).astype(float).tolist()}
@@ -133,8 +133,8 @@ def test_many_thresholds_share_one_index():
         for one in (w, twin):
             one.update(batch, ticks)
     for bar in range(0, 200, 3):
-        check_exact(w[f"count {bar}"], twin.passing(lt.count() > bar, "k", 100), "count")
-        check_exact(w[f"sum {bar}"], twin.passing(lt.sum_("v") > bar, "k", 50 + bar), "sum")
+        check_exact(w[f"count {bar}"], twin.passing(lt.agg.count() > bar, "k", 100), "count")
+        check_exact(w[f"sum {bar}"], twin.passing(lt.agg.sum("v") > bar, "k", 50 + bar), "sum")
     assert set(w.explain().algorithm) == {"CI-COUNT", "CI-SUM"}
     assert set(w.explain().shared_by) == {67}
 
@@ -150,9 +150,9 @@ KEYS = {
 @pytest.mark.parametrize("keys", KEYS.values(), ids=KEYS)
 def test_keys_come_back_as_what_they_were(keys):
     w = lt.Windows(tick=1)
-    w.add("all", lt.count() >= 1, per="k", last=10)
-    w.add("busy", lt.count() > 2, per="k", last=10)
-    w.add("high", lt.max_("v") >= 4, per="k", last=10)
+    w.add("all", lt.agg.count() >= 1, per="k", last=10)
+    w.add("busy", lt.agg.count() > 2, per="k", last=10)
+    w.add("high", lt.agg.max("v") >= 4, per="k", last=10)
     w.update({"k": keys, "v": [1, 2, 3, 4, 5]}, [1, 2, 3, 4, 5])
     assert set(w["all"].value.key) == set(keys)
     assert w["busy"].value.key == w["high"].value.key == keys[:1]
@@ -161,9 +161,9 @@ def test_keys_come_back_as_what_they_were(keys):
 
 def test_values_that_are_missing_are_as_if_they_had_not_come():
     w = lt.Windows(tick=1)
-    w.add("sum", lt.sum_("v") >= 0, per="k", last=10)
-    w.add("some", lt.sum_("v") > 0, per="k", last=10)
-    w.add("max", lt.max_("v") >= -math.inf, per="k", last=10)
+    w.add("sum", lt.agg.sum("v") >= 0, per="k", last=10)
+    w.add("some", lt.agg.sum("v") > 0, per="k", last=10)
+    w.add("max", lt.agg.max("v") >= -math.inf, per="k", last=10)
     w.update({"k": ["a", "a", "b"], "v": [math.nan, 2.0, None]}, [1, 2, 3])
     assert w["sum"].value.key == w["some"].value.key == w["max"].value.key == ["a"]
 
@@ -171,23 +171,23 @@ def test_values_that_are_missing_are_as_if_they_had_not_come():
 @pytest.mark.parametrize("value", [-1.0, -5e-324, math.inf, -math.inf])
 def test_a_filter_on_sums_refuses_what_it_cannot_sum(value):
     w = lt.Windows(tick=1)
-    w.add("q", lt.sum_("v") > 2, per="k", last=10)
+    w.add("q", lt.agg.sum("v") > 2, per="k", last=10)
     w.update({"k": ["a"], "v": [3.0]}, [1])
     with pytest.raises(lt.InputError, match=r"'v' has the value .*finite values from 0 on: leave such rows out, or drop"):
         w.update({"k": ["a", "b"], "v": [1.0, value]}, [2, 3])
     assert (w["q"].value.key, w["q"].value.value.tolist(), w.now) == (["a"], [3.0], 1)
     w.drop("q")
-    w.add("q", lt.max_("v") >= -math.inf, per="k", last=10)
+    w.add("q", lt.agg.max("v") >= -math.inf, per="k", last=10)
     w.update({"k": ["a", "b"], "v": [1.0, value]}, [2, 3])
 
 
 def test_bars_of_infinity():
     w = lt.Windows(tick=1)
     for name, what in {
-        ">": lt.max_("v") > math.inf,
-        ">=": lt.max_("v") >= math.inf,
-        "<": lt.min_("v") < -math.inf,
-        "<=": lt.min_("v") <= -math.inf,
+        ">": lt.agg.max("v") > math.inf,
+        ">=": lt.agg.max("v") >= math.inf,
+        "<": lt.agg.min("v") < -math.inf,
+        "<=": lt.agg.min("v") <= -math.inf,
     }.items():
         w.add(name, what, per="k", last=10)
     w.update({"k": ["a", "b", "c"], "v": [math.inf, -math.inf, 1.0]}, 1)
@@ -200,11 +200,11 @@ def test_sums_of_any_magnitude(values):
     """Also beyond the largest float, and long after what was large has left the window."""
     w, twin = lt.Windows(tick=1), NaiveWindows()
     for name in ("exact", "about"):
-        w.add(name, lt.sum_("v") >= 0.5, per="k", last=2, exact=name == "exact")
+        w.add(name, lt.agg.sum("v") >= 0.5, per="k", last=2, exact=name == "exact")
     for tick, value in enumerate(values):
         for one in (w, twin):
             one.update({"k": ["a"], "v": [value]}, [tick])
-        expected = twin.passing(lt.sum_("v") >= 0.5, "k", 2)
+        expected = twin.passing(lt.agg.sum("v") >= 0.5, "k", 2)
         check_exact(w["exact"], expected, "sum")
         assert set(expected) <= set(w["about"].value.key)
 
@@ -214,7 +214,7 @@ def test_sums_of_any_magnitude(values):
 def test_nothing_is_not_more_than_nothing(bar, exact):
     """A substream whose values are all 0 misses any bar above 0 by all of it, not by a share eps."""
     w = lt.Windows(tick=1)
-    w.add("q", lt.sum_("v") > bar, per="k", last=10, exact=exact)
+    w.add("q", lt.agg.sum("v") > bar, per="k", last=10, exact=exact)
     w.update({"k": ["a", "b", "c"], "v": [0.0, math.nan, 1.0]}, 1)
     assert w["q"].value.key == ["c"]
 
@@ -223,7 +223,7 @@ def test_nothing_is_not_more_than_nothing(bar, exact):
 @pytest.mark.parametrize("exact", [True, False])
 def test_the_smallest_weights_are_more_than_nothing(value, exact):
     w = lt.Windows(tick=1)
-    w.add("q", lt.sum_("v") > 0, per="k", last=10, exact=exact)
+    w.add("q", lt.agg.sum("v") > 0, per="k", last=10, exact=exact)
     w.update({"k": ["a", "b"], "v": [value, 0.0]}, 1)
     assert w["q"].value.key == ["a"]
 
@@ -235,7 +235,7 @@ def test_the_smallest_weights_are_more_than_nothing(value, exact):
 def test_substreams_that_fade_do_not_leak(kind):
     """200,000 keys pass through a window that holds a few hundred of them at a time."""
     w = lt.Windows(tick=1)
-    aggregate = AGGREGATES.get(kind, lt.count())
+    aggregate = AGGREGATES.get(kind, lt.agg.count())
     w.add("q", aggregate >= 2, per="k", last=100, exact=kind != "about")
     sizes = []
     for start in range(0, 200_000, 1_000):

@@ -10,7 +10,7 @@ from naive import NaiveWindows
 
 import lately as lt
 
-MEAN = lt.aggregate(
+MEAN = lt.agg.custom(
     "growth_mean",
     identity=(0.0, 0.0),
     lift=lambda x: (x, 1.0),
@@ -18,12 +18,12 @@ MEAN = lt.aggregate(
     lower=lambda s: s[0] / s[1],
 )
 ASKED = [
-    lt.sum_("x"),
-    lt.max_("x"),
-    lt.quantile("y", 0.5),
-    lt.variance("y"),
-    lt.count(),
-    lt.min_("y"),
+    lt.agg.sum("x"),
+    lt.agg.max("x"),
+    lt.agg.quantile("y", 0.5),
+    lt.agg.variance("y"),
+    lt.agg.count(),
+    lt.agg.min("y"),
     MEAN("x"),
 ]
 ROW = {"x": [1.0], "y": [2.0], "k": ["a"], "j": [3]}
@@ -39,7 +39,7 @@ def numbers(count):
 
 
 def conditions(i):
-    kinds = lt.count() > i % 40, lt.sum_("x") > i % 90, lt.max_("y") > i % 7, lt.min_("x") < i % 5
+    kinds = lt.agg.count() > i % 40, lt.agg.sum("x") > i % 90, lt.agg.max("y") > i % 7, lt.agg.min("x") < i % 5
     return kinds[i % 4], "k" if i % 8 < 4 else "j"
 
 
@@ -55,7 +55,7 @@ def filters(count):
 
 
 def change_a_number(w, step):
-    w.add("new", lt.sum_("x"), last=77)
+    w.add("new", lt.agg.sum("x"), last=77)
     assert w["new"].rows >= 1
     w.update(ROW, [step])
     w.drop("new")
@@ -64,7 +64,7 @@ def change_a_number(w, step):
 
 
 def change_a_filter(w, step):
-    w.add("new", lt.count() > 20, per="k", last=7)
+    w.add("new", lt.agg.count() > 20, per="k", last=7)
     w.update(ROW, [step])
     assert w["new"].rows == 0
     w.drop("new")
@@ -128,8 +128,8 @@ def test_queries_over_many_columns_are_read_back_in_linear_time():
     def build(count):
         w = lt.Windows(tick=1)
         for i in range(count):
-            w.add(f"n{i}", lt.max_(f"c{i}"), last=5, using="L-INT")
-            w.add(f"f{i}", lt.max_(f"c{i}") > 3, per=f"k{i}", last=5)
+            w.add(f"n{i}", lt.agg.max(f"c{i}"), last=5, using="L-INT")
+            w.add(f"f{i}", lt.agg.max(f"c{i}") > 3, per=f"k{i}", last=5)
         w.update({f"{kind}{i}": [i] for kind in "ck" for i in range(count)}, [0])
         return w
 
@@ -145,29 +145,29 @@ def test_queries_over_many_columns_are_read_back_in_linear_time():
 def test_another_query_under_the_same_name_is_another_query():
     """What was chosen for the first one, and how far its window went, means nothing to the second."""
     w = lt.Windows(tick=1)
-    w.add("q", lt.max_("x"), last=50, using="L-INT")
-    w.add("other", lt.max_("x"), last=lt.arrivals(4))
+    w.add("q", lt.agg.max("x"), last=50, using="L-INT")
+    w.add("other", lt.agg.max("x"), last=lt.arrivals(4))
     w.update({"x": [1.0, 2.0, 3.0]}, [1, 2, 3])
     w.drop("q")
-    w.add("q", lt.sum_("x"), last=2)
+    w.add("q", lt.agg.sum("x"), last=2)
     assert list(w.answers()) == ["other", "q"]
     w.update({"x": [4.0, 5.0]}, [10, 20])
     assert (w["q"].value, w["other"].value) == (5, 5.0)
     assert {row.query: row.algorithm for row in w.explain()} == {"other": "B-INT", "q": "R-INT"}
     w.drop("q")
-    w.add("q", lt.max_("x"), last=lt.arrivals(3))
+    w.add("q", lt.agg.max("x"), last=lt.arrivals(3))
     assert [row.shared_by for row in w.explain()] == [2, 2]
 
 
 # -- memory --------------------------------------------------------------------------------------------------------------
 
 FILTERS = {
-    "count": (lt.count() > 3, {}),
-    "sum": (lt.sum_("x") > 3, {}),
-    "max": (lt.max_("x") > 3, {}),
-    "min": (lt.min_("x") < 3, {}),
-    "about count": (lt.count() > 30, {"exact": False}),
-    "about sum": (lt.sum_("x").between(30, 60), {"exact": False}),
+    "count": (lt.agg.count() > 3, {}),
+    "sum": (lt.agg.sum("x") > 3, {}),
+    "max": (lt.agg.max("x") > 3, {}),
+    "min": (lt.agg.min("x") < 3, {}),
+    "about count": (lt.agg.count() > 30, {"exact": False}),
+    "about sum": (lt.agg.sum("x").between(30, 60), {"exact": False}),
 }
 every_filter = pytest.mark.parametrize(("condition", "options"), FILTERS.values(), ids=FILTERS)
 
@@ -236,7 +236,7 @@ def test_time_alone_makes_keys_fade(condition, options):
         assert [row.value for row in w["q"].value] == ([expected] if expected else [])
 
 
-@pytest.mark.parametrize("aggregate", [*ASKED, lt.first("x"), lt.stddev("y")], ids=str)
+@pytest.mark.parametrize("aggregate", [*ASKED, lt.agg.first("x"), lt.agg.stddev("y")], ids=str)
 @pytest.mark.parametrize("lateness", [0, 3])
 def test_rings_that_grew_for_a_burst_shrink_again(aggregate, lateness):
     def fed(burst):
@@ -257,7 +257,7 @@ def test_queries_that_were_dropped_leave_nothing_behind():
     def fed(churned):
         w = numbers(10)
         for i in range(churned):
-            w.add(f"more{i}", (lt.sum_("x"), lt.max_("y"), lt.quantile("z", 0.3))[i % 3], last=1_000 + i)
+            w.add(f"more{i}", (lt.agg.sum("x"), lt.agg.max("y"), lt.agg.quantile("z", 0.3))[i % 3], last=1_000 + i)
             if i >= 50:
                 w.drop(f"more{i - 50}")
             if i % 10 == 0:

@@ -35,7 +35,7 @@ def test_they_agree_while_the_planner_changes_its_mind(seed, steps, lateness):
 @pytest.mark.parametrize("using", ["B-INT", "L-INT"])
 def test_a_block_whose_first_rows_have_been_dropped_no_longer_begins_with_them(using):
     w = lt.Windows(tick=1)
-    w.add("m", lt.max_("x"), between=(117, 61), using=using)
+    w.add("m", lt.agg.max("x"), between=(117, 61), using=using)
     w.update({"x": [100.0, 1.0]}, [5, 20])
     w.update({"x": [0.0]}, [125])
     assert w["m"].value == 1.0
@@ -45,7 +45,7 @@ def test_a_block_whose_first_rows_have_been_dropped_no_longer_begins_with_them(u
 @pytest.mark.parametrize("using", ["B-INT", "L-INT"])
 def test_a_late_row_is_seen_whether_or_not_its_block_was_read_as_complete(using, read):
     w = lt.Windows(tick=1, lateness=100)
-    w.add("m", lt.max_("x"), last=50, using=using)
+    w.add("m", lt.agg.max("x"), last=50, using=using)
     w.update({"x": [7.0, 1.0]}, [2, 20])
     w.advance(60)
     if read:
@@ -62,7 +62,7 @@ def test_the_planners_own_choice_is_right_over_the_past(using, monkeypatch):
     w, twin = lt.Windows(tick=1), NaiveWindows()
     spans = [(200 + 7 * i, 100 + 3 * i) for i in range(20)]
     for i, span in enumerate(spans):
-        w.add(f"{i}", lt.max_("x"), between=span, using=using)
+        w.add(f"{i}", lt.agg.max("x"), between=span, using=using)
     tick = 0
     for i in range(150):
         tick += (1, 3, 40, 0, 7)[i * i % 5] if i % 7 else 25
@@ -70,5 +70,5 @@ def test_the_planners_own_choice_is_right_over_the_past(using, monkeypatch):
             each.update({"x": [float(i * 37 % 101)]}, [tick])
         answers = w.answers()
         for name, span in enumerate(spans):
-            assert answers[f"{name}"].value == twin.answer(lt.max_("x"), between=span)[0]
+            assert answers[f"{name}"].value == twin.answer(lt.agg.max("x"), between=span)[0]
     assert set(w.explain().algorithm) == {"L-INT"}

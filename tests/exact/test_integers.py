@@ -25,16 +25,16 @@ from lately.exact.wide import number, of_integers, of_list
 
 TOP, BOTTOM = 2**63 - 1, -(2**63)
 KINDS = {
-    "sum": lt.sum_,
-    "min": lt.min_,
-    "max": lt.max_,
-    "first": lt.first,
-    "last": lt.last,
-    "median": lambda column: lt.quantile(column, 0.5),
-    "high": lambda column: lt.quantile(column, 0.9),
-    "avg": lt.avg,
-    "variance": lambda column: lt.variance(column, ddof=0),
-    "stddev": lt.stddev,
+    "sum": lt.agg.sum,
+    "min": lt.agg.min,
+    "max": lt.agg.max,
+    "first": lt.agg.first,
+    "last": lt.agg.last,
+    "median": lambda column: lt.agg.quantile(column, 0.5),
+    "high": lambda column: lt.agg.quantile(column, 0.9),
+    "avg": lt.agg.avg,
+    "variance": lambda column: lt.agg.variance(column, ddof=0),
+    "stddev": lt.agg.stddev,
 }
 WHOLE = ("sum", "min", "max", "first", "last", "median", "high")
 
@@ -129,7 +129,11 @@ def test_integers_with_the_same_nearest_float_are_told_apart(using):
     assert len({float(value) for value in values}) < 10 < len(set(values))
     w, asked = lt.Windows(), {}
     for size in (1, 5, 17, 100, 333, 700):
-        for what in (lt.max_("x"), lt.min_("x"), *(lt.quantile("x", share) for share in (0.01, 0.3, 0.5, 0.77, 0.99))):
+        for what in (
+            lt.agg.max("x"),
+            lt.agg.min("x"),
+            *(lt.agg.quantile("x", share) for share in (0.01, 0.3, 0.5, 0.77, 0.99)),
+        ):
             w.add(f"{what} {size}", what, last=lt.arrivals(size), using=None if what.kind == "quantile" else using)
             asked[f"{what} {size}"] = what, size
     for start in range(0, 700, 70):
@@ -287,7 +291,7 @@ def test_integers_beyond_64_bits_are_refused_whole(value):
 
 
 def test_what_takes_floats_refuses_integers_that_are_none():
-    mine = lt.aggregate("integers_mine", lift=lambda x: x, combine=lambda a, b: a + b, lower=lambda s: s, identity=0.0)
+    mine = lt.agg.custom("integers_mine", lift=lambda x: x, combine=lambda a, b: a + b, lower=lambda s: s, identity=0.0)
     w = windows([1, 2])
     w.add("mine", mine("x"), last=lt.arrivals(5))
     with pytest.raises(
@@ -309,8 +313,8 @@ def test_answers_as_columns_have_the_nearest_float():
     assert answers.value.tolist()[:3] == [2.0**64, 2.0**63, 2.0**63]
     assert answers.to_arrow().column("value").to_pylist()[:3] == [2.0**64, 2.0**63, 2.0**63]
     w = lt.Windows()
-    w.add("max", lt.max_("x"), last=lt.arrivals(5))
-    w.add("rows", lt.count(), last=lt.arrivals(5))
+    w.add("max", lt.agg.max("x"), last=lt.arrivals(5))
+    w.add("rows", lt.agg.count(), last=lt.arrivals(5))
     w.update({"x": [TOP, TOP]})
     assert w.answers().to_arrow().column("value").to_pylist() == [TOP, 2]
     assert f"{TOP:_}" in repr(w.answers())

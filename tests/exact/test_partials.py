@@ -64,7 +64,7 @@ def test_bytes_and_pickle_bring_back_the_same(stream):
 @pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
 def test_quantiles_over_infinities_are_read_back(values, share):
     w = lt.Windows(tick=1)
-    w.add("q", lt.quantile("x", share), last=10)
+    w.add("q", lt.agg.quantile("x", share), last=10)
     w.update({"x": values}, 0)
     part = lt.from_bytes(w.partials().to_bytes())
     assert part["q"] == w["q"]
@@ -72,12 +72,20 @@ def test_quantiles_over_infinities_are_read_back(values, share):
 
 
 def test_every_aggregate_combines():
-    product = lt.aggregate("product", lift=lambda x: x, combine=lambda a, b: a * b, lower=lambda s: s, identity=1.0)
+    product = lt.agg.custom("product", lift=lambda x: x, combine=lambda a, b: a * b, lower=lambda s: s, identity=1.0)
     aggregates = {
-        "count": lt.count("x"), "sum": lt.sum_("x"), "avg": lt.avg("x"), "min": lt.min_("x"), "max": lt.max_("x"),
-        "variance": lt.variance("x"), "stddev": lt.stddev("x", ddof=0), "first": lt.first("x"), "last": lt.last("x"),
-        "quantile": lt.quantile("x", 0.7), "product": product("x"),
-    }  # fmt: skip
+        "count": lt.agg.count("x"),
+        "sum": lt.agg.sum("x"),
+        "avg": lt.agg.avg("x"),
+        "min": lt.agg.min("x"),
+        "max": lt.agg.max("x"),
+        "variance": lt.agg.variance("x"),
+        "stddev": lt.agg.stddev("x", ddof=0),
+        "first": lt.agg.first("x"),
+        "last": lt.agg.last("x"),
+        "quantile": lt.agg.quantile("x", 0.7),
+        "product": product("x"),
+    }
     whole, *sites = (lt.Windows(tick=1) for _ in range(3))
     for w in (whole, *sites):
         for name, what in aggregates.items():
@@ -97,7 +105,7 @@ def test_every_aggregate_combines():
 def test_infinities_and_nothing_combine_as_in_one_window():
     sites = [lt.Windows(tick=1) for _ in range(3)]
     for site, values in zip(sites, ([1.0, np.inf], [-np.inf], None), strict=True):
-        site.add("sum", lt.sum_("x"), last=10)
+        site.add("sum", lt.agg.sum("x"), last=10)
         if values:
             site.update({"x": values}, 3)
         site.advance(3)
@@ -110,10 +118,10 @@ def test_infinities_and_nothing_combine_as_in_one_window():
 
 def test_what_is_covered_least_decides():
     early, late = lt.Windows(tick=1), lt.Windows(tick=1)
-    early.add("sum", lt.sum_("x"), last=10)
+    early.add("sum", lt.agg.sum("x"), last=10)
     for w in (early, late):
         w.update({"x": [1, 2]}, [0, 5])
-    late.add("sum", lt.sum_("x"), last=10)
+    late.add("sum", lt.agg.sum("x"), last=10)
     both = early.partials() | late.partials()
     assert both["sum"].value is None
     assert both["sum"].covered == late["sum"].covered < 1
@@ -121,7 +129,7 @@ def test_what_is_covered_least_decides():
 
 def _site(now=10, tick=1, **query):
     w = lt.Windows(tick=tick)
-    w.add("q", **({"what": lt.sum_("x"), "last": 5} | query))
+    w.add("q", **({"what": lt.agg.sum("x"), "last": 5} | query))
     w.update({"x": [1.0], "key": ["a"]}, now)
     return w
 
@@ -130,8 +138,8 @@ def _site(now=10, tick=1, **query):
     ("other", "message"),
     [
         (lambda: _site(now=11).partials(), "seen at 10 with what was seen at 11.*advance"),
-        (lambda: _site(last=6).partials(), r"sum_\('x'\), last 5 in one and sum_\('x'\), last 6 in another"),
-        (lambda: _site(what=lt.avg("x")).partials(), r"sum_\('x'\), last 5 in one and avg\('x'\), last 5 in another"),
+        (lambda: _site(last=6).partials(), r"sum\('x'\), last 5 in one and sum\('x'\), last 6 in another"),
+        (lambda: _site(what=lt.agg.avg("x")).partials(), r"sum\('x'\), last 5 in one and avg\('x'\), last 5 in another"),
         (lambda: lt.Windows(tick=1).partials(), "seen at"),
         (lambda: lt.CountMin(eps=0.1, delta=0.1), "Partials with CountMin"),
     ],
@@ -146,14 +154,14 @@ def test_windows_of_arrivals_and_guesses_cannot_be_combined():
     with pytest.raises(lt.MergeError, match=r"window of arrivals.*use a window of time"):
         last | last
     with pytest.raises(lt.QueryError, match=r"approximate.*exact=True"):
-        _site(what=lt.count() > 20, per="key", exact=False).partials()
+        _site(what=lt.agg.count() > 20, per="key", exact=False).partials()
     with pytest.raises(lt.QueryError, match="no query named 'z'"):
         last["z"]
 
 
 def test_some_queries_by_their_names():
     w = exact_cases.arrivals()
-    w.add("last", lt.last("y"), last="1m")
+    w.add("last", lt.agg.last("y"), last="1m")
     exact_cases.feed(w, np.arange(30), np.arange(30))
     part = w.partials(["last"])
     assert (part | part)["last"] == lt.Answer(w["last"].value, 60, 2 * w["last"].missing)
@@ -165,7 +173,7 @@ def test_some_queries_by_their_names():
 
 
 def test_states_that_are_no_numbers_combine_but_are_not_stored():
-    names = lt.aggregate("names", lift=lambda x: f"{x} ", combine=lambda a, b: a + b, lower=lambda s: s, identity="")
+    names = lt.agg.custom("names", lift=lambda x: f"{x} ", combine=lambda a, b: a + b, lower=lambda s: s, identity="")
     part = _site(what=names("x")).partials()
     assert (part | part)["q"].value == "1.0 1.0 "
     with pytest.raises(lt.LatelyError, match=r"'q' has the state '1.0 '"):
@@ -173,7 +181,7 @@ def test_states_that_are_no_numbers_combine_but_are_not_stored():
 
 
 def test_a_forged_state_of_a_users_aggregate_is_refused():
-    pair = lt.aggregate(
+    pair = lt.agg.custom(
         "pair",
         lift=lambda x: (x, 1.0),
         combine=lambda a, b: (a[0] + b[0], a[1] + b[1]),

@@ -8,22 +8,22 @@ import lately as lt
 from lately.exact import plans
 from lately.exact.planner import algorithms, choose
 
-MINE = lt.aggregate("planner_mine", identity=0.0, lift=lambda x: x, combine=lambda a, b: max(a, b), lower=lambda s: s)
-BACK = lt.aggregate(
+MINE = lt.agg.custom("planner_mine", identity=0.0, lift=lambda x: x, combine=lambda a, b: max(a, b), lower=lambda s: s)
+BACK = lt.agg.custom(
     "planner_back", identity=0.0, lift=lambda x: x, combine=lambda a, b: a + b, lower=lambda s: s, inverse=lambda a, b: a - b
 )
 POSSIBLE = {
-    lt.count(): ["positions"],
-    lt.count("x"): ["positions"],
-    lt.sum_("x"): ["R-INT"],
-    lt.avg("x"): ["R-INT"],
-    lt.variance("x"): ["R-INT"],
-    lt.stddev("x", ddof=0): ["R-INT"],
-    lt.quantile("x", 0.5): ["B-INT-QNT"],
-    lt.max_("x"): ["B-INT", "L-INT"],
-    lt.min_("x"): ["B-INT", "L-INT"],
-    lt.first("x"): ["B-INT", "L-INT"],
-    lt.last("x"): ["B-INT", "L-INT"],
+    lt.agg.count(): ["positions"],
+    lt.agg.count("x"): ["positions"],
+    lt.agg.sum("x"): ["R-INT"],
+    lt.agg.avg("x"): ["R-INT"],
+    lt.agg.variance("x"): ["R-INT"],
+    lt.agg.stddev("x", ddof=0): ["R-INT"],
+    lt.agg.quantile("x", 0.5): ["B-INT-QNT"],
+    lt.agg.max("x"): ["B-INT", "L-INT"],
+    lt.agg.min("x"): ["B-INT", "L-INT"],
+    lt.agg.first("x"): ["B-INT", "L-INT"],
+    lt.agg.last("x"): ["B-INT", "L-INT"],
     MINE("x"): ["B-INT", "L-INT"],
     BACK("x"): ["R-INT", "B-INT", "L-INT"],
 }
@@ -68,21 +68,21 @@ def test_an_inverse_or_quantiles_leave_no_choice(aggregate, possible):
 
 def test_more_lookups_and_wider_windows_make_landmarks_worth_while():
     for width in (2, 100, 10**6):
-        chosen = [choose(lt.max_("x"), width, rate, None).algorithm for rate in 2.0 ** np.arange(-10, 12)]
+        chosen = [choose(lt.agg.max("x"), width, rate, None).algorithm for rate in 2.0 ** np.arange(-10, 12)]
         assert chosen == sorted(chosen)  # B-INT, and from some rate on L-INT
         assert chosen[0] == "B-INT"
     for rate in (0.3, 1.0, 10.0):
-        chosen = [choose(lt.max_("x"), 2**bits, rate, None).algorithm for bits in range(1, 40)]
+        chosen = [choose(lt.agg.max("x"), 2**bits, rate, None).algorithm for bits in range(1, 40)]
         assert chosen == sorted(chosen)
-    assert choose(lt.max_("x"), 2, 1e9, None).algorithm == "B-INT"  # nothing is saved on so few
-    assert choose(lt.max_("x"), 10**6, 10.0, None).algorithm == "L-INT"
+    assert choose(lt.agg.max("x"), 2, 1e9, None).algorithm == "B-INT"  # nothing is saved on so few
+    assert choose(lt.agg.max("x"), 10**6, 10.0, None).algorithm == "L-INT"
 
 
 def test_a_choice_has_inertia():
     """There are rates at which each of them stays what it is; a choice never changes back and forth at one rate."""
     undecided = []
     for rate in 2.0 ** np.arange(-6, 8, 0.1):
-        stays = {present: choose(lt.max_("x"), 1000, rate, None, present).algorithm for present in ("B-INT", "L-INT")}
+        stays = {present: choose(lt.agg.max("x"), 1000, rate, None, present).algorithm for present in ("B-INT", "L-INT")}
         assert (stays["B-INT"], stays["L-INT"]) != ("L-INT", "B-INT")
         if stays == {"B-INT": "B-INT", "L-INT": "L-INT"}:
             undecided.append(rate)
@@ -90,21 +90,21 @@ def test_a_choice_has_inertia():
 
 
 def test_the_reason_names_the_mix():
-    assert "5 lookups an arrival, 1,000 wide" in choose(lt.max_("x"), 1000, 5.0, None).why
-    assert choose(lt.sum_("x"), 1000, 5.0, None).why == "it has an inverse"
-    assert choose(lt.quantile("x", 0.1), 1000, 5.0, None).why == "quantiles need sorted runs"
+    assert "5 lookups an arrival, 1,000 wide" in choose(lt.agg.max("x"), 1000, 5.0, None).why
+    assert choose(lt.agg.sum("x"), 1000, 5.0, None).why == "it has an inverse"
+    assert choose(lt.agg.quantile("x", 0.1), 1000, 5.0, None).why == "quantiles need sorted runs"
 
 
 # -- as the stream runs --------------------------------------------------------------------------------------------------
 
 ASKED = {
-    "wide": (lt.max_("x"), {"last": 500}),
-    "past": (lt.max_("x"), {"between": (800, 100)}),
-    "many": (lt.min_("x"), {"last": lt.arrivals(700)}),
-    "first": (lt.first("x"), {"last": 600}),
+    "wide": (lt.agg.max("x"), {"last": 500}),
+    "past": (lt.agg.max("x"), {"between": (800, 100)}),
+    "many": (lt.agg.min("x"), {"last": lt.arrivals(700)}),
+    "first": (lt.agg.first("x"), {"last": 600}),
     "mine": (MINE("x"), {"last": lt.arrivals(900)}),
-    "narrow": (lt.max_("x"), {"last": 1}),
-    "sum": (lt.sum_("x"), {"last": 500}),
+    "narrow": (lt.agg.max("x"), {"last": 1}),
+    "sum": (lt.agg.sum("x"), {"last": 500}),
 }
 CHANGING = ("wide", "past", "many", "first", "mine")
 
@@ -115,7 +115,7 @@ def test_the_choice_follows_the_mix_and_answers_stay_right(monkeypatch):
     w, twin = lt.Windows(tick=1), NaiveWindows()
     for name, (aggregate, span) in ASKED.items():
         w.add(name, aggregate, **span)
-    w.add("stays", lt.max_("x"), last=500, using="B-INT")
+    w.add("stays", lt.agg.max("x"), last=500, using="B-INT")
     rng, tick = np.random.default_rng(8), 0
 
     def run(steps, lookups):
@@ -149,7 +149,7 @@ def test_the_choice_follows_the_mix_and_answers_stay_right(monkeypatch):
 def test_an_index_that_nobody_uses_any_more_is_dropped(monkeypatch):
     planned_often(monkeypatch)
     w = lt.Windows(tick=1)
-    w.add("wide", lt.max_("x"), last=lt.arrivals(1000))
+    w.add("wide", lt.agg.max("x"), last=lt.arrivals(1000))
     w.update({"x": np.arange(1500)})
     least = w.nbytes
     for step in range(100):
@@ -167,8 +167,8 @@ def test_an_index_that_nobody_uses_any_more_is_dropped(monkeypatch):
 def test_a_choice_for_one_width_leaves_other_widths_alone(monkeypatch):
     planned_often(monkeypatch)
     w = lt.Windows(tick=1)
-    w.add("asked", lt.max_("x"), last=lt.arrivals(1000))
-    w.add("silent", lt.max_("x"), last=lt.arrivals(60))
+    w.add("asked", lt.agg.max("x"), last=lt.arrivals(1000))
+    w.add("silent", lt.agg.max("x"), last=lt.arrivals(60))
     for step in range(100):
         w.update({"x": [step] * 20})
         for _ in range(300):
@@ -179,19 +179,19 @@ def test_a_choice_for_one_width_leaves_other_widths_alone(monkeypatch):
 def test_explain_tells_who_shares():
     w = lt.Windows(tick=1)
     for name, (aggregate, span) in {
-        "sum": (lt.sum_("x"), {"last": 5}),
-        "avg": (lt.avg("x"), {"between": (50, 20)}),
-        "sum of y": (lt.sum_("y"), {"last": 5}),
-        "variance": (lt.variance("x"), {"last": lt.arrivals(7)}),
-        "stddev": (lt.stddev("x", ddof=0), {"last": 5}),
-        "max": (lt.max_("x"), {"last": 5}),
-        "max of many": (lt.max_("x"), {"last": lt.arrivals(5000)}),
-        "min": (lt.min_("x"), {"last": 5}),
-        "median": (lt.quantile("x", 0.5), {"last": 5}),
-        "tail": (lt.quantile("x", 0.99), {"last": 500}),
-        "busy": (lt.count() > 5, {"last": 5, "per": "k"}),
-        "busier": (lt.count() > 50, {"last": 500, "per": "k"}),
-        "high": (lt.max_("x") > 5, {"last": 5, "per": "k"}),
+        "sum": (lt.agg.sum("x"), {"last": 5}),
+        "avg": (lt.agg.avg("x"), {"between": (50, 20)}),
+        "sum of y": (lt.agg.sum("y"), {"last": 5}),
+        "variance": (lt.agg.variance("x"), {"last": lt.arrivals(7)}),
+        "stddev": (lt.agg.stddev("x", ddof=0), {"last": 5}),
+        "max": (lt.agg.max("x"), {"last": 5}),
+        "max of many": (lt.agg.max("x"), {"last": lt.arrivals(5000)}),
+        "min": (lt.agg.min("x"), {"last": 5}),
+        "median": (lt.agg.quantile("x", 0.5), {"last": 5}),
+        "tail": (lt.agg.quantile("x", 0.99), {"last": 500}),
+        "busy": (lt.agg.count() > 5, {"last": 5, "per": "k"}),
+        "busier": (lt.agg.count() > 50, {"last": 500, "per": "k"}),
+        "high": (lt.agg.max("x") > 5, {"last": 5, "per": "k"}),
     }.items():
         w.add(name, aggregate, **span)
     shared = {row.query: row.shared_by for row in w.explain()}
@@ -204,14 +204,14 @@ def test_explain_tells_who_shares():
     shared = {row.query: row.shared_by for row in w.explain()}
     assert (shared["sum"], shared["busy"]) == (1, 1)
     row = w.explain()[0]
-    assert (row.query, row.asks, row.window, row.algorithm) == ("sum", "sum_('x')", "last 5", "R-INT")
+    assert (row.query, row.asks, row.window, row.algorithm) == ("sum", "sum('x')", "last 5", "R-INT")
 
 
 def test_landmarks_are_shared_by_windows_of_about_one_width():
     w = lt.Windows(tick=1)
     for size in (16, 20, 31, 32, 100):
-        w.add(str(size), lt.max_("x"), last=lt.arrivals(size), using="L-INT")
-    w.add("time", lt.max_("x"), last=20, using="L-INT")
+        w.add(str(size), lt.agg.max("x"), last=lt.arrivals(size), using="L-INT")
+    w.add("time", lt.agg.max("x"), last=20, using="L-INT")
     assert {row.query: row.shared_by for row in w.explain()} == {"16": 3, "20": 3, "31": 3, "32": 1, "100": 1, "time": 1}
 
 

@@ -47,7 +47,7 @@ def fused(name, **functions):
         return run
 
     identity = functions.pop("identity")
-    return lt.aggregate(name, identity=identity, **{role: burning(function) for role, function in functions.items()})
+    return lt.agg.custom(name, identity=identity, **{role: burning(function) for role, function in functions.items()})
 
 
 def _at_most(a, b):
@@ -65,7 +65,7 @@ TOTAL = fused(
     lower=lambda s: f"{s}",
     inverse=lambda a, b: a - b,
 )
-CAPPED = lt.aggregate(
+CAPPED = lt.agg.custom(
     "rollback_capped",
     identity=0.0,
     lift=lambda x: x,
@@ -73,7 +73,7 @@ CAPPED = lt.aggregate(
     lower=lambda s: s,
     inverse=lambda a, b: a - b,
 )
-BUILT_IN = [lt.sum_, lt.max_, lt.first, lt.last, lt.stddev, lambda c: lt.quantile(c, 0.5), lt.count]
+BUILT_IN = [lt.agg.sum, lt.agg.max, lt.agg.first, lt.agg.last, lt.agg.stddev, lambda c: lt.agg.quantile(c, 0.5), lt.agg.count]
 time_spans = st.sampled_from([1, 3, 8, 30]).map(lambda n: {"last": n})
 spans = time_spans | st.sampled_from([1, 2, 5, 16, 40, 60]).map(lambda n: {"last": lt.arrivals(n)})
 columns = st.sampled_from(["x", "y"])
@@ -83,7 +83,7 @@ asked = st.one_of(
     st.tuples(st.just(TOTAL), columns, spans, st.sampled_from([None, "B-INT", "R-INT"])),
     st.tuples(st.just(CAPPED), columns, spans, st.sampled_from([None, "B-INT", "R-INT"])),
     st.tuples(
-        st.sampled_from([WORDS, TOTAL, CAPPED, lt.max_]),
+        st.sampled_from([WORDS, TOTAL, CAPPED, lt.agg.max]),
         columns,
         spans,
         st.just("L-INT"),
@@ -106,8 +106,8 @@ class FailingMachine(RuleBasedStateMachine):
         self.asked, self.names = {}, 0
         self.capped = False  # whether an aggregate may refuse a batch by itself
         if not self.lateness:
-            self.fast.add("busy", lt.count() > 2, per="k", last=8)
-            self.fast.add("high", lt.max_("x") >= 5, per="k", last=30)
+            self.fast.add("busy", lt.agg.count() > 2, per="k", last=8)
+            self.fast.add("high", lt.agg.max("x") >= 5, per="k", last=30)
 
     @initialize(first=st.lists(asked, min_size=1, max_size=4))
     def ask_before_the_stream_begins(self, first):
@@ -199,7 +199,7 @@ class FailingMachine(RuleBasedStateMachine):
             else:
                 assert aggregate.kind == "rollback_capped"  # whose windows may hold too much
         if not self.lateness and self.twin.now is not None:
-            for name, condition, last in (("busy", lt.count() > 2, 8), ("high", lt.max_("x") >= 5, 30)):
+            for name, condition, last in (("busy", lt.agg.count() > 2, 8), ("high", lt.agg.max("x") >= 5, 30)):
                 assert {row.key: row.value for row in self.fast[name].value} == self.twin.passing(condition, "k", last)
 
     def _check(self, name, answer):
@@ -249,7 +249,7 @@ def test_wherever_it_fails_all_is_as_before(using, lateness):
     Late rows come into blocks of L-INT that were complete.
     """
     w, twin = lt.Windows(tick=1, lateness=lateness), NaiveWindows(lateness)
-    asked = {"max": (lt.max_("x"), 60), "sum": (lt.sum_("x"), 60)}
+    asked = {"max": (lt.agg.max("x"), 60), "sum": (lt.agg.sum("x"), 60)}
     asked |= {f"last {size}": (TOTAL("x"), size) for size in (33, 60)} | {"of y": (TOTAL("y"), 60)}
     asked |= {"words": (WORDS("x"), 60), "newest words": (WORDS("x"), 35)} if using != "R-INT" else {}
     for name, (aggregate, size) in asked.items():
@@ -292,10 +292,15 @@ def test_a_block_of_landmarks_that_was_over_is_as_before_when_going_on_with_it_f
 def test_a_combine_that_fails_on_what_has_come_so_far_leaves_no_trace(using):
     """The batch alone is harmless; beside it there are queries of every kind, some of which had taken it already."""
     w = lt.Windows(tick=1)
-    for name, what in {"sum": lt.sum_("x"), "max": lt.max_("x"), "median": lt.quantile("y", 0.5), "rows": lt.count()}.items():
+    for name, what in {
+        "sum": lt.agg.sum("x"),
+        "max": lt.agg.max("x"),
+        "median": lt.agg.quantile("y", 0.5),
+        "rows": lt.agg.count(),
+    }.items():
         w.add(name, what, last=100)
     w.add("capped", CAPPED("y"), last=lt.arrivals(8), using=using)
-    w.add("busy", lt.count() > 1, per="k", last=100)
+    w.add("busy", lt.agg.count() > 1, per="k", last=100)
     w.update({"x": [1.0, 2.0], "y": [25.0, 25.0], "k": [1, 1]}, [1, 2])
     before = dict(w.answers()), w.now, w.late, w.nbytes, w.to_bytes()
     with pytest.raises(
@@ -323,7 +328,7 @@ def test_what_is_in_no_window_any_more_does_not_make_a_batch_fail():
 
 def test_combine_meets_only_neighbours_that_are_in_the_column():
     """An interval that begins before what is held would mix values of different turns of the ring."""
-    runs = lt.aggregate(
+    runs = lt.agg.custom(
         "rollback_runs",
         identity=(),
         lift=lambda x: (x, x),
@@ -348,7 +353,7 @@ def _joined(a, b):
 
 def test_a_query_that_fails_on_what_is_there_is_not_added():
     w = lt.Windows(tick=1)
-    w.add("sum", lt.sum_("x"), last=lt.arrivals(10))
+    w.add("sum", lt.agg.sum("x"), last=lt.arrivals(10))
     w.update({"x": [50.0, 50.0]})
     with pytest.raises(lt.InputError, match=r"'capped' is not added: .* fails on what its column holds.*too much"):
         w.add("capped", CAPPED("x"), last=lt.arrivals(5))
@@ -358,15 +363,15 @@ def test_a_query_that_fails_on_what_is_there_is_not_added():
     w.drop("sum")
     with pytest.raises(lt.InputError, match="'sum' is not added"):
         w.add("sum", CAPPED("x"), last=lt.arrivals(5))  # under the name of one for which something is still arranged
-    w.add("sum", lt.max_("x"), last=lt.arrivals(3))
+    w.add("sum", lt.agg.max("x"), last=lt.arrivals(3))
     assert (w["sum"].value, list(w)) == (50.0, ["sum"])
 
 
 def test_a_lower_that_fails_spoils_nothing():
-    fails = lt.aggregate("rollback_lower", identity=0.0, lift=lambda x: x, combine=lambda a, b: a + b, lower=_no_tens)
+    fails = lt.agg.custom("rollback_lower", identity=0.0, lift=lambda x: x, combine=lambda a, b: a + b, lower=_no_tens)
     w = lt.Windows(tick=1)
     w.add("fails", fails("x"), last=5)
-    w.add("sum", lt.sum_("x"), last=5)
+    w.add("sum", lt.agg.sum("x"), last=5)
     w.update({"x": [4.0, 6.0]}, [1, 2])
     for read in (lambda: w["fails"], w.answers):
         with pytest.raises(lt.QueryError, match=r"rollback_lower\('x'\) fails on what a window holds.*drop the queries"):
@@ -388,9 +393,9 @@ def test_an_interrupt_leaves_no_trace():
             raise KeyboardInterrupt
         return a + b
 
-    slow = lt.aggregate("rollback_slow", identity=0, lift=int, combine=combine, lower=str)
+    slow = lt.agg.custom("rollback_slow", identity=0, lift=int, combine=combine, lower=str)
     w = lt.Windows(tick=1)
-    w.add("sum", lt.sum_("x"), last=5)
+    w.add("sum", lt.agg.sum("x"), last=5)
     w.add("slow", slow("x"), last=5)
     w.update({"x": [4.0]}, [1])
     with pytest.raises(KeyboardInterrupt):

@@ -73,7 +73,7 @@ def test_sums_of_squares_are_exact(values, cuts):
 @given(columns, cuts, st.sampled_from([0, 1]))
 def test_variances_are_the_exact_ones_to_four_ulps(values, cuts, ddof):
     index = running(values, squares=True, cut=11)
-    aggregate = lt.variance("x", ddof=ddof)
+    aggregate = lt.agg.variance("x", ddof=ddof)
     for left, right in windows_of(len(values), cuts):
         lefts, rights = np.array([left]), np.array([right])
         found = float(variances(index, lefts, rights, rights - lefts, ddof)[0])
@@ -105,7 +105,7 @@ def test_variances_are_the_exact_ones_to_four_ulps(values, cuts, ddof):
     ],
     ids=lambda values: f"{values[0]:g} … {values[-1]:g}",
 )
-@pytest.mark.parametrize("aggregate", [lt.variance("x"), lt.variance("x", ddof=0), lt.stddev("x")], ids=str)
+@pytest.mark.parametrize("aggregate", [lt.agg.variance("x"), lt.agg.variance("x", ddof=0), lt.agg.stddev("x")], ids=str)
 def test_variances_of_any_magnitude(aggregate, values):
     """Below the smallest float it is 0, beyond the largest infinite, as it would be of the exact one."""
     expected, found = aggregated(aggregate, values), one(aggregate, values)
@@ -115,14 +115,14 @@ def test_variances_of_any_magnitude(aggregate, values):
 @pytest.mark.parametrize("values", [[1.7e308, 1.7e308], [1.7e308, 1.7e308, -1.7e308], [-1e308] * 50, [5e-324] * 3, [5e-324, 0]])
 def test_means_lie_among_the_values(values):
     """Also where the sum is beyond the largest float."""
-    mean, expected = one(lt.avg("x"), values), aggregated(lt.avg("x"), values)
+    mean, expected = one(lt.agg.avg("x"), values), aggregated(lt.agg.avg("x"), values)
     assert abs(mean - expected) <= math.ulp(expected)
 
 
 def test_a_large_value_leaves_no_trace():
     w = lt.Windows(tick=1)
-    w.add("sum", lt.sum_("x"), last=lt.arrivals(3))
-    w.add("variance", lt.variance("x"), last=lt.arrivals(3))
+    w.add("sum", lt.agg.sum("x"), last=lt.arrivals(3))
+    w.add("variance", lt.agg.variance("x"), last=lt.arrivals(3))
     for value in (1e300, -1e308, 1e-300, math.inf, -math.inf, math.nan):
         w.update({"x": [value, 0.1, 0.2, 0.3]})
         assert w["sum"].value == math.fsum([0.1, 0.2, 0.3])
@@ -132,29 +132,29 @@ def test_a_large_value_leaves_no_trace():
 @given(st.lists(alike | odd | extreme, min_size=4, max_size=150), st.integers(1, 12), st.integers(1, 150))
 def test_what_is_no_number_is_gone_once_it_left_the_window(values, size, cut):
     w = lt.Windows(tick=1)
-    w.add("sum", lt.sum_("x"), last=lt.arrivals(size))
-    w.add("stddev", lt.stddev("x"), last=lt.arrivals(size))
+    w.add("sum", lt.agg.sum("x"), last=lt.arrivals(size))
+    w.add("stddev", lt.agg.stddev("x"), last=lt.arrivals(size))
     for start in range(0, len(values), cut):
         w.update({"x": values[start : start + cut]})
         inside = [v for v in values[: start + cut][-size:] if v == v]
-        assert w["sum"].value == aggregated(lt.sum_("x"), inside)
+        assert w["sum"].value == aggregated(lt.agg.sum("x"), inside)
         if all(abs(v) < 1e150 and (v == 0 or abs(v) > 1e-150) for v in inside):
-            expected = aggregated(lt.stddev("x"), inside)
+            expected = aggregated(lt.agg.stddev("x"), inside)
             assert (w["stddev"].value is None) == (expected is None)
             assert expected is None or abs(w["stddev"].value - expected) <= 4 * math.ulp(expected)
 
 
 def test_a_sum_beyond_the_largest_float_is_not_taken_for_an_infinity_that_came():
-    assert one(lt.sum_("x"), [1e308, 1e308]) == math.inf
-    assert one(lt.sum_("x"), [1e308, 1e308, -math.inf]) == -math.inf
-    assert one(lt.sum_("x"), [-1e308, -1e308, math.inf]) == math.inf
-    assert one(lt.sum_("x"), [math.inf, -math.inf]) is None
+    assert one(lt.agg.sum("x"), [1e308, 1e308]) == math.inf
+    assert one(lt.agg.sum("x"), [1e308, 1e308, -math.inf]) == -math.inf
+    assert one(lt.agg.sum("x"), [-1e308, -1e308, math.inf]) == math.inf
+    assert one(lt.agg.sum("x"), [math.inf, -math.inf]) is None
 
 
 def test_many_zeros_make_a_sum_of_zero():
-    assert one(lt.sum_("x"), [0.0, -0.0, 0.0]) == 0
-    assert one(lt.sum_("x"), [1e308, -1e308, 5e-324]) == 5e-324
-    assert one(lt.sum_("x"), [1.0, 1e100, 1.0, -1e100]) == 2
+    assert one(lt.agg.sum("x"), [0.0, -0.0, 0.0]) == 0
+    assert one(lt.agg.sum("x"), [1e308, -1e308, 5e-324]) == 5e-324
+    assert one(lt.agg.sum("x"), [1.0, 1e100, 1.0, -1e100]) == 2
 
 
 # -- memory --------------------------------------------------------------------------------------------------------------
@@ -172,7 +172,7 @@ def test_the_spread_is_of_the_lowest_and_the_highest_digit(values):
     assert all(abs(number) < Fraction(2) ** high for number in numbers)
 
 
-@pytest.mark.parametrize("aggregate", [lt.sum_("x"), lt.variance("x")], ids=str)
+@pytest.mark.parametrize("aggregate", [lt.agg.sum("x"), lt.agg.variance("x")], ids=str)
 def test_memory_shrinks_again_after_an_outlier(aggregate):
     """A value of 1e300 among prices takes many words for each position, but not long after it left the window."""
     w = lt.Windows(tick=1)
@@ -209,8 +209,8 @@ def mixed(rng, size):
 def long_stream(total, block, size=1000):
     rng = np.random.default_rng(9)
     w = lt.Windows(tick=1)
-    w.add("window", lt.sum_("x"), last=lt.arrivals(size))
-    w.add("past", lt.sum_("x"), between=(lt.arrivals(size), lt.arrivals(size // 3)))
+    w.add("window", lt.agg.sum("x"), last=lt.arrivals(size))
+    w.add("past", lt.agg.sum("x"), between=(lt.arrivals(size), lt.arrivals(size // 3)))
     kept = np.empty(0)
     for _ in range(total // block):
         values = mixed(rng, block)

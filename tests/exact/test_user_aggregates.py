@@ -16,12 +16,12 @@ from lately.exact.planner import algorithms
 
 def product(name, **options):
     parts = {"identity": 1.0, "lift": lambda x: x, "combine": lambda a, b: a * b, "lower": lambda s: s}
-    return lt.aggregate(name, **(parts | options))
+    return lt.agg.custom(name, **(parts | options))
 
 
 PRODUCT = product("user_product", inverse=lambda a, b: a / b)
 PLAIN_PRODUCT = product("user_plain_product", lift=lambda x: eval("x"), inverse=lambda a, b: a / b)
-MEAN = lt.aggregate(
+MEAN = lt.agg.custom(
     "user_mean",
     identity=(0.0, 0.0),
     lift=lambda x: (x, 1.0),
@@ -29,18 +29,18 @@ MEAN = lt.aggregate(
     lower=lambda s: s[0] / s[1],
     inverse=lambda a, b: (a[0] - b[0], a[1] - b[1]),
 )
-RANGE = lt.aggregate(
+RANGE = lt.agg.custom(
     "user_range",
     identity=(math.inf, -math.inf),
     lift=lambda x: (x, x),
     combine=lambda a, b: (min(a[0], b[0]), max(a[1], b[1])),
     lower=lambda s: s[1] - s[0],
 )
-DISTINCT = lt.aggregate(
+DISTINCT = lt.agg.custom(
     "user_distinct", identity=frozenset(), lift=lambda x: frozenset([x]), combine=lambda a, b: a | b, lower=len
 )
-SEQUENCE = lt.aggregate("user_sequence", identity=(), lift=lambda x: (x,), combine=lambda a, b: a + b, lower=lambda s: s)
-DIGITS = lt.aggregate(
+SEQUENCE = lt.agg.custom("user_sequence", identity=(), lift=lambda x: (x,), combine=lambda a, b: a + b, lower=lambda s: s)
+DIGITS = lt.agg.custom(
     "user_digits",
     identity="",
     lift=lambda x: str(int(abs(x)) % 10),
@@ -48,7 +48,7 @@ DIGITS = lt.aggregate(
     lower=lambda s: s,
     inverse=lambda a, b: a[len(b) :],
 )
-PARITY = lt.aggregate(
+PARITY = lt.agg.custom(
     "user_parity",
     identity=0,
     lift=lambda x: int(x) & 1,
@@ -153,7 +153,7 @@ def test_missing_values_never_reach_lift():
         assert x == x
         return (x,)
 
-    seen = lt.aggregate("user_seen", identity=(), lift=lift, combine=lambda a, b: a + b, lower=lambda s: s)
+    seen = lt.agg.custom("user_seen", identity=(), lift=lift, combine=lambda a, b: a + b, lower=lambda s: s)
     w = build(seen("x"))
     w.update({"x": [math.nan, 1.0, math.nan, 2.0]})
     assert w["q"] == lt.Answer((1.0, 2.0), 4, 2)
@@ -194,7 +194,7 @@ def test_a_batch_on_which_they_fail_is_refused_whole(make):
     """Nothing of it stays: not its rows, nor its times, nor its late arrivals, nor what its columns were."""
     w = lt.Windows(tick=1)
     w.add("q", make("x"), last=lt.arrivals(5))
-    w.add("sum", lt.sum_("x"), last=10)
+    w.add("sum", lt.agg.sum("x"), last=10)
     w.update({"x": [1.0, 2.0]}, [1, 2])
     before = (w.answers(), dict(w.answers()), w.now, w.late, w.nbytes)
     with pytest.raises(lt.InputError, match=r"the aggregate 'user_\w+' fails on these values.*mend lift or combine"):
@@ -215,8 +215,10 @@ def test_a_first_batch_that_is_refused_decides_nothing(make):
 
 
 def test_what_lower_cannot_answer_is_no_answer():
-    plain = lt.aggregate("user_ratio", identity=(), lift=lambda x: (x,), combine=lambda a, b: a + b, lower=lambda s: 1 / sum(s))
-    fast = lt.aggregate("user_root", identity=0.0, lift=lambda x: x, combine=lambda a, b: a + b, lower=lambda s: math.sqrt(s))
+    plain = lt.agg.custom(
+        "user_ratio", identity=(), lift=lambda x: (x,), combine=lambda a, b: a + b, lower=lambda s: 1 / sum(s)
+    )
+    fast = lt.agg.custom("user_root", identity=0.0, lift=lambda x: x, combine=lambda a, b: a + b, lower=lambda s: math.sqrt(s))
     for make in (plain, fast):
         w = build(make("x"))
         w.update({"x": [1.0, -1.0, -4.0, 4.0] if make is plain else [-4.0]})
@@ -249,7 +251,7 @@ def test_explain_says_why_it_runs_as_plain_python(make, why):
 
 def test_functions_that_python_brings_along():
     """``max`` and ``float`` are functions too, though not ones that Numba compiles."""
-    largest = lt.aggregate("user_largest", identity=-math.inf, lift=float, combine=max, lower=lambda s: s)
+    largest = lt.agg.custom("user_largest", identity=-math.inf, lift=float, combine=max, lower=lambda s: s)
     w = build(largest("x"))
     w.update({"x": [3.0, 5.0, 4.0]})
     assert w["q"].value == 5.0
@@ -257,7 +259,7 @@ def test_functions_that_python_brings_along():
 
 
 def test_a_warning_says_that_it_is_slow(caplog):
-    slow = lt.aggregate("user_slow", identity="", lift=str, combine=lambda a, b: a + b, lower=lambda s: s)
+    slow = lt.agg.custom("user_slow", identity="", lift=str, combine=lambda a, b: a + b, lower=lambda s: s)
     with caplog.at_level(logging.WARNING, "lately"):
         build(slow("x"))
         build(slow("x"))
@@ -272,7 +274,7 @@ def test_an_aggregate_is_compiled_once():
 def test_a_notebook_that_defines_the_same_over_and_over_does_not_leak(monkeypatch):
     monkeypatch.setattr(operations, "_MANY", len(operations._OPERATIONS) + 3)
     for number in range(10):
-        again = lt.aggregate("user_again", identity="", lift=str, combine=lambda a, b: a + b, lower=lambda s, n=number: n)
+        again = lt.agg.custom("user_again", identity="", lift=str, combine=lambda a, b: a + b, lower=lambda s, n=number: n)
         w = build(again("x"))
         w.update({"x": 1.0})
         assert w["q"].value == number
@@ -290,7 +292,7 @@ def test_with_an_inverse_lookups_share_one_index():
 
 def test_answers_that_are_no_numbers_stand_beside_those_that_are():
     w = build(SEQUENCE("x"))
-    w.add("sum", lt.sum_("x"), last=lt.arrivals(2))
+    w.add("sum", lt.agg.sum("x"), last=lt.arrivals(2))
     w.add("distinct", DISTINCT("x"), last=lt.arrivals(9))
     w.update({"x": [3, 3, 5]})
     answers = w.answers()

@@ -20,14 +20,14 @@ TIMES = [10, 11, 11, 13]
 
 def build(**options):
     w = lt.Windows(**({"tick": 1} | options))
-    w.add("volume", lt.sum_("shares"), last=3)
-    w.add("mean", lt.avg("price"), last=4)
-    w.add("high", lt.max_("price"), between=(4, 2))
-    w.add("median", lt.quantile("shares", 0.5), last=lt.arrivals(3))
-    w.add("rows", lt.count(), last=4)
-    w.add("prices", lt.count("price"), last=4)
+    w.add("volume", lt.agg.sum("shares"), last=3)
+    w.add("mean", lt.agg.avg("price"), last=4)
+    w.add("high", lt.agg.max("price"), between=(4, 2))
+    w.add("median", lt.agg.quantile("shares", 0.5), last=lt.arrivals(3))
+    w.add("rows", lt.agg.count(), last=4)
+    w.add("prices", lt.agg.count("price"), last=4)
     if "lateness" not in options:
-        w.add("busy", lt.count() > 2, per="symbol", last=4)
+        w.add("busy", lt.agg.count() > 2, per="symbol", last=4)
     return w
 
 
@@ -116,8 +116,8 @@ def test_a_scalar_that_is_missing():
 )
 def test_columns_of_booleans_are_counted(column):
     w = lt.Windows(tick=1)
-    w.add("sum", lt.sum_("ok"), last=lt.arrivals(9))
-    w.add("share", lt.avg("ok"), last=lt.arrivals(9))
+    w.add("sum", lt.agg.sum("ok"), last=lt.arrivals(9))
+    w.add("share", lt.agg.avg("ok"), last=lt.arrivals(9))
     w.update({"ok": column})
     assert (w["sum"].value, w["share"].value) == (2, pytest.approx(2 / 3))
     assert isinstance(w["sum"].value, int)
@@ -125,10 +125,10 @@ def test_columns_of_booleans_are_counted(column):
 
 def test_integers_stay_integers_until_a_float_comes():
     w = lt.Windows(tick=1)
-    kinds = {"sum": lt.sum_, "min": lt.min_, "max": lt.max_, "first": lt.first, "last": lt.last}
+    kinds = {"sum": lt.agg.sum, "min": lt.agg.min, "max": lt.agg.max, "first": lt.agg.first, "last": lt.agg.last}
     for name, make in kinds.items():
         w.add(name, make("x"), last=lt.arrivals(3))
-    w.add("avg", lt.avg("x"), last=lt.arrivals(3))
+    w.add("avg", lt.agg.avg("x"), last=lt.arrivals(3))
     w.update({"x": [1, 2, 3]})
     assert all(isinstance(w[name].value, int) for name in kinds)
     assert isinstance(w["avg"].value, float)
@@ -138,15 +138,15 @@ def test_integers_stay_integers_until_a_float_comes():
 
 def test_decimals_are_numbers():
     w = lt.Windows(tick=1)
-    w.add("sum", lt.sum_("x"), last=lt.arrivals(9))
+    w.add("sum", lt.agg.sum("x"), last=lt.arrivals(9))
     w.update({"x": [Decimal("1.25"), Decimal("2.50"), None]})
     assert w["sum"] == lt.Answer(3.75, 3, 1)
 
 
 def test_integers_up_to_2_53_are_exact():
     w = lt.Windows(tick=1)
-    w.add("max", lt.max_("x"), last=lt.arrivals(9))
-    w.add("sum", lt.sum_("x"), last=lt.arrivals(9))
+    w.add("max", lt.agg.max("x"), last=lt.arrivals(9))
+    w.add("sum", lt.agg.sum("x"), last=lt.arrivals(9))
     w.update({"x": [2**53, -(2**53), 2**53 - 1]})
     assert (w["max"].value, w["sum"].value) == (2**53, 2**53 - 1)
 
@@ -154,8 +154,8 @@ def test_integers_up_to_2_53_are_exact():
 def test_only_missing_values():
     for column in ([None, None], [math.nan] * 2, pa.nulls(2), np.full(2, np.nan), pd.Series([None, None], dtype="Int64")):
         w = lt.Windows(tick=1)
-        w.add("sum", lt.sum_("x"), last=lt.arrivals(9))
-        w.add("count", lt.count("x"), last=lt.arrivals(9))
+        w.add("sum", lt.agg.sum("x"), last=lt.arrivals(9))
+        w.add("count", lt.agg.count("x"), last=lt.arrivals(9))
         w.update({"x": column})
         assert (w["sum"], w["count"]) == (lt.Answer(None, 2, 2), lt.Answer(0, 2, 2))
 
@@ -179,8 +179,8 @@ CLOCKS = {
 @pytest.mark.parametrize("times", CLOCKS.values(), ids=CLOCKS)
 def test_times_of_every_kind(times):
     w = lt.Windows()
-    w.add("recent", lt.sum_("shares"), last="3s")
-    w.add("past", lt.sum_("shares"), between=("4s", "3s"))
+    w.add("recent", lt.agg.sum("shares"), last="3s")
+    w.add("past", lt.agg.sum("shares"), between=("4s", "3s"))
     w.update({"shares": SHARES}, times)
     assert (w["recent"].value, w["past"].value, w.now) == (150, 100, START + timedelta(seconds=13))
     w.advance(START + timedelta(minutes=1))
@@ -197,7 +197,7 @@ def test_one_time_for_all():
 
 def test_a_tick_is_as_fine_as_times_are_told_apart():
     w = lt.Windows(tick="10ms")
-    w.add("n", lt.count(), last="30ms")
+    w.add("n", lt.agg.count(), last="30ms")
     w.update({}, [0.0, 0.005, 0.012, 0.031, 0.039])
     assert w["n"].value == 3
     assert w.now == datetime(1970, 1, 1, 0, 0, 0, 30_000, tzinfo=UTC)
@@ -225,9 +225,9 @@ def test_late_rows_find_their_place():
 
 def test_a_stream_without_times():
     w = lt.Windows(tick=1)
-    w.add("recent", lt.sum_("x"), last=lt.arrivals(2))
-    w.add("past", lt.sum_("x"), between=(lt.arrivals(4), lt.arrivals(2)))
-    w.add("rows", lt.count(), last=lt.arrivals(3))
+    w.add("recent", lt.agg.sum("x"), last=lt.arrivals(2))
+    w.add("past", lt.agg.sum("x"), between=(lt.arrivals(4), lt.arrivals(2)))
+    w.add("rows", lt.agg.count(), last=lt.arrivals(3))
     assert (w.now, w["recent"], w["rows"]) == (None, lt.Answer(None, 0), lt.Answer(0, 0))
     for value in (1, 2, 3, 4, 5):
         w.update({"x": value})
@@ -236,7 +236,7 @@ def test_a_stream_without_times():
 
 def test_counts_need_no_column():
     w = lt.Windows(tick=1)
-    w.add("n", lt.count(), last=4)
+    w.add("n", lt.agg.count(), last=4)
     w.update({}, [1, 2, 3, 4])
     w.update({"whatever": ["a", "b"]}, [5, 6])
     assert w["n"].value == 4
@@ -282,7 +282,7 @@ def test_an_answer_is_a_number():
 
 def test_sums_of_integers_are_integers():
     w = lt.Windows()
-    w.add("sum", lt.sum_("x"), last=lt.arrivals(9))
+    w.add("sum", lt.agg.sum("x"), last=lt.arrivals(9))
     w.update({"x": [2**53 - 2, 1]})
     assert (w["sum"].value, type(w["sum"].value)) == (2**53 - 1, int)
     w.update({"x": [2]})  # 2**53 + 1 is no float

@@ -13,10 +13,10 @@ import lately as lt
 from lately.exact import plans
 from lately.exact.planner import algorithms
 
-WORDS = lt.aggregate(
+WORDS = lt.agg.custom(
     "machine_words", identity="", lift=lambda x: f"{x:g} ", combine=lambda a, b: a + b, lower=lambda s: s, inverse=None
 )
-TOTAL = lt.aggregate(
+TOTAL = lt.agg.custom(
     "machine_total",
     identity=0.0,
     lift=lambda x: math.floor(x) % 1000.0 if abs(x) < 1e6 else 1.0,
@@ -30,21 +30,21 @@ AGGREGATES = [
     make(column)
     for column in COLUMNS
     for make in (
-        lt.count,
-        lt.sum_,
-        lt.avg,
-        lt.min_,
-        lt.max_,
-        lt.first,
-        lt.last,
-        lt.stddev,
+        lt.agg.count,
+        lt.agg.sum,
+        lt.agg.avg,
+        lt.agg.min,
+        lt.agg.max,
+        lt.agg.first,
+        lt.agg.last,
+        lt.agg.stddev,
         TOTAL,
         WORDS,
-        lambda c: lt.variance(c, ddof=0),
-        lambda c: lt.quantile(c, 0.5),
-        lambda c: lt.quantile(c, 0.9),
+        lambda c: lt.agg.variance(c, ddof=0),
+        lambda c: lt.agg.quantile(c, 0.5),
+        lambda c: lt.agg.quantile(c, 0.9),
     )
-] + [lt.count()]
+] + [lt.agg.count()]
 
 aggregates = st.sampled_from(AGGREGATES)
 sizes = st.sampled_from([1, 2, 3, 7, 8, 16, 30, 40, 100])

@@ -10,14 +10,14 @@ from naive import NaiveWindows, agrees
 import lately as lt
 from lately.exact.planner import algorithms
 
-SPREAD = lt.aggregate(
+SPREAD = lt.agg.custom(
     "matrix_spread",
     identity=(math.inf, -math.inf),
     lift=lambda x: (x, x),
     combine=lambda a, b: (min(a[0], b[0]), max(a[1], b[1])),
     lower=lambda s: s[1] - s[0],
 )
-TOTAL = lt.aggregate(
+TOTAL = lt.agg.custom(
     "matrix_total",
     identity=0.0,
     lift=lambda x: math.floor(x) % 1000.0 if abs(x) < 1e6 else 1.0,  # whole numbers: what an inverse takes out leaves no trace
@@ -25,7 +25,7 @@ TOTAL = lt.aggregate(
     lower=lambda s: s,
     inverse=lambda a, b: a - b,
 )
-LETTERS = lt.aggregate(
+LETTERS = lt.agg.custom(
     "matrix_letters",
     identity="",
     lift=lambda x: "abcdefghij"[int(abs(x)) % 10] if math.isfinite(x) else "~",
@@ -33,7 +33,7 @@ LETTERS = lt.aggregate(
     lower=lambda s: s,
 )
 AGGREGATES = [
-    lt.count(),
+    lt.agg.count(),
     *exact_cases.AGGREGATES,
     SPREAD("x"),
     TOTAL("x"),

@@ -88,10 +88,10 @@ def test_every_range_of_every_sketch_holds_exactly_its_ticks(name, ticks, more):
 def test_every_range_of_exact_windows_holds_exactly_its_ticks(algorithm, ticks, more):
     w, now = lt.Windows(tick=1), ticks[-1] + more
     for older in range(1, WINDOW + 1):
-        w.add(f"last {older}", lt.sum_("x") if algorithm else lt.count(), last=older, using=algorithm)
-        w.add(f"which {older}", lt.count() >= 1, per="x", last=older)
+        w.add(f"last {older}", lt.agg.sum("x") if algorithm else lt.agg.count(), last=older, using=algorithm)
+        w.add(f"which {older}", lt.agg.count() >= 1, per="x", last=older)
         for newer in range(older):
-            w.add(f"{older} {newer}", lt.sum_("x") if algorithm else lt.count(), between=(older, newer), using=algorithm)
+            w.add(f"{older} {newer}", lt.agg.sum("x") if algorithm else lt.agg.count(), between=(older, newer), using=algorithm)
     w.update({"x": np.ones(len(ticks), np.int64)}, ticks)
     w.advance(now)
     for older in range(1, WINDOW + 1):

@@ -83,8 +83,8 @@ class WindowAnswers(Mapping[str, Answer]):
 
     >>> import lately as lt
     >>> w = lt.Windows()
-    >>> w.add("rows", lt.count(), last="1m")
-    >>> w.add("high", lt.max_("x"), last="5m")
+    >>> w.add("rows", lt.agg.count(), last="1m")
+    >>> w.add("high", lt.agg.max("x"), last="5m")
     >>> w.update({"x": [2.5, 1.0]}, [0, 100])
     >>> w.answers()
     query  value  rows  missing  covered

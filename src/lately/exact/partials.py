@@ -39,7 +39,7 @@ class Partials:
     >>> import lately as lt
     >>> sites = [lt.Windows() for _ in range(2)]
     >>> for site, values in zip(sites, ([1.0, 2.0], [6.0])):
-    ...     site.add("mean", lt.avg("x"), last="1m")
+    ...     site.add("mean", lt.agg.avg("x"), last="1m")
     ...     site.update({"x": values}, 100)
     >>> lt.merge([site.partials() for site in sites])["mean"]
     Answer(3.0, 3 rows)

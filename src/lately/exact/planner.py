@@ -32,10 +32,10 @@ class Choice:
 def choose(aggregate: Aggregate, width: int, lookups: float, using: str | None, present: str | None = None) -> Choice:
     """The algorithm for windows of about ``width`` positions that are looked up ``lookups`` times per arrival.
 
-    >>> from lately.exact.aggregates import max_, sum_
-    >>> choose(sum_("x"), 1000, 0.0, None).algorithm, choose(max_("x"), 1000, 0.0, None).algorithm
+    >>> from lately.exact import agg
+    >>> choose(agg.sum("x"), 1000, 0.0, None).algorithm, choose(agg.max("x"), 1000, 0.0, None).algorithm
     ('R-INT', 'B-INT')
-    >>> choose(max_("x"), 1000, 10.0, None).algorithm
+    >>> choose(agg.max("x"), 1000, 10.0, None).algorithm
     'L-INT'
     """
     possible = algorithms(aggregate)

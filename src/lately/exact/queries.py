@@ -76,7 +76,7 @@ def query_of(
         return Query(name, what, span, using=using)
     if not isinstance(what, Condition):
         raise ParameterError(
-            f"cannot register {what!r}; give an aggregate such as lt.sum_('shares'), or a condition on one: >, >=, <, <= or "
+            f"cannot register {what!r}; give an aggregate such as lt.agg.sum('shares'), or a condition on one: >, >=, <, <= or "
             "between(low, high)"
         )
     if not isinstance(per, str) or not per:
@@ -85,7 +85,7 @@ def query_of(
         )
     aggregate = what.aggregate
     if aggregate.kind not in FILTERS or (aggregate.kind == "count" and aggregate.column is not None):
-        raise ParameterError(f"a filter on {aggregate}: only count(), sum_, max_ and min_ have an index of substreams")
+        raise ParameterError(f"a filter on {aggregate}: only count(), sum, max and min have an index of substreams")
     if not span.by_time or span.newer is not None:
         raise ParameterError(
             f"{what} over a window that is not the last so long: filters take last= in time, such as last='15m'"

@@ -14,7 +14,7 @@ from lately.core.codec import Reader, Writer
 from lately.core.columns import Ints
 from lately.core.errors import FormatError, LatelyError
 from lately.core.stored_keys import column_of, read_keys, write_keys
-from lately.exact.aggregates import Condition, stored
+from lately.exact.aggregates import Aggregate, Condition, stored
 from lately.exact.collective import Collective
 from lately.exact.column import Column, Numbers
 from lately.exact.filters import Filters, Shared
@@ -42,7 +42,7 @@ def write_queries(out: Writer, queries: Iterable[Query]) -> None:
         out.u64(span.older)
         out.maybe(span.newer)
         if query.condition is not None:
-            out.text(query.condition.text)
+            out.text(_stored_comparison(query.condition))
             out.f64(query.condition.low)
             out.f64(query.condition.high)
             out.f64(query.eps or 0.0)
@@ -60,7 +60,7 @@ def read_queries(source: Reader) -> list[Query]:
         source.check(span.newer is None or span.newer < span.older, "a window of nothing")
         aggregate = stored(kind, column or None, parameter if known else None)
         if aggregate is None:
-            raise FormatError(f"the query {name!r} asks for {kind!r}; define it with lt.aggregate({kind!r}, …) before reading")
+            raise FormatError(f"the query {name!r} asks for {kind!r}; define it with lt.agg.custom({kind!r}, …) before reading")
         source.check(_sensible(kind, column, known, parameter), f"an aggregate {kind!r} of {column!r} with {parameter}")
         source.check(name not in queries, "two queries of one name")
         what: Any = aggregate
@@ -68,7 +68,9 @@ def read_queries(source: Reader) -> list[Query]:
         if per:
             text, low, high, eps = source.text(), source.f64(), source.f64(), source.f64()
             source.check(low <= high or (low, high) == (math.inf, -math.inf), "a condition that holds nothing")
-            what = Condition(aggregate, low, high, text)
+            prefix = f"{_stored_name(aggregate)} "
+            source.check(text == "" or text.startswith(prefix), f"the condition {text!r}")
+            what = Condition(aggregate, low, high, text.removeprefix(prefix))
             options |= {"per": per, "exact": eps == 0, "eps": eps or None}
         try:
             queries[name] = query_of(name, what, span, **options)
@@ -84,6 +86,16 @@ def _sensible(kind: str, column: str, known: int, parameter: float) -> bool:
     if kind in ("variance", "stddev"):
         return bool(column) and known == 1 and parameter in (0, 1)
     return (bool(column) or kind == "count") and known == 0 and parameter == 0
+
+
+def _stored_name(aggregate: Aggregate) -> str:
+    """How format versions 1 and 2 write an aggregate in a condition: their names are ``sum_``, ``max_`` and ``min_``."""
+    underscore = "_" if aggregate.kind in ("sum", "max", "min") else ""
+    return f"{aggregate.kind}{underscore}{str(aggregate).removeprefix(aggregate.kind)}"
+
+
+def _stored_comparison(condition: Condition) -> str:
+    return f"{_stored_name(condition.aggregate)} {condition.comparison}" if condition.comparison else ""
 
 
 def write_ring(out: Writer, ring: Ring, now: int | None) -> None:

@@ -57,9 +57,9 @@ class Windows:
 
     >>> import lately as lt
     >>> w = lt.Windows()
-    >>> w.add("volume", lt.sum_("shares"), last="5m")
-    >>> w.add("high", lt.max_("price"), between=("2m", "1m"))
-    >>> w.add("busy", lt.count() > 2, per="symbol", last="15m")
+    >>> w.add("volume", lt.agg.sum("shares"), last="5m")
+    >>> w.add("high", lt.agg.max("price"), between=("2m", "1m"))
+    >>> w.add("busy", lt.agg.count() > 2, per="symbol", last="15m")
     >>> w.update({"price": [20.5, 21.0, 20.0], "shares": [100, 50, 30], "symbol": ["A", "B", "A"]}, [0, 30, 90])
     >>> w["volume"], w["high"].value, w["busy"].value.key
     (Answer(180, 3 rows), 21.0, [])
@@ -108,12 +108,28 @@ class Windows:
         eps: float | None = None,
         using: str | None = None,
     ) -> None:
-        """Register a query, also while the stream runs.
+        """Register a query, before the stream begins or while it runs.
 
-        ``what`` is an aggregate such as ``lt.avg("price")``, over ``last="5m"``, ``last=lt.arrivals(1000)`` or, of the past,
-        ``between=("2m", "1m")``. With ``per=`` it is a condition such as ``lt.count() > 1000``, and the answer is which
-        substreams pass it: exactly, or with ``exact=False`` all of them and possibly some that miss it by a share ``eps``.
-        ``using=`` insists on an algorithm; ``explain`` tells which was chosen and why.
+        Parameters
+        ----------
+        name
+            By which its answer is read: ``w["name"]``.
+        what
+            An aggregate, such as ``lt.agg.avg("price")``; or with ``per`` a condition, such as ``lt.agg.count() > 1000``: the
+            answer then is which substreams pass it.
+        last
+            The window: the most recent period, such as ``"5m"``, or a number of arrivals, ``lt.arrivals(1000)``.
+        between
+            Instead of ``last``, two ages, the older first: ``("2m", "1m")`` is the window that ended a minute ago.
+        per
+            The column with the keys of the substreams, for a condition. By default the query asks for one number.
+        exact
+            Of a condition: True (default) for exactly the substreams that pass, False for all of them and possibly some that
+            miss the bound by a share of ``eps``, in less memory.
+        eps
+            The share of ``exact=False``, from 0.001 to below 1; 0.1 by default.
+        using
+            The algorithm, such as ``"L-INT"``. By default the planner chooses; ``explain`` shows which, and why.
         """
         if name in self._queries:
             raise ParameterError(f"there is a query named {name!r} already; drop it first, or give another name")
@@ -166,10 +182,10 @@ class Windows:
 
         >>> import lately as lt
         >>> w = lt.Windows()
-        >>> w.add("volume", lt.sum_("shares"), last="5m")
+        >>> w.add("volume", lt.agg.sum("shares"), last="5m")
         >>> w.explain()
-        query   asks            window   algorithm  shared_by  why
-        volume  sum_('shares')  last 5m  R-INT      1          it has an inverse
+        query   asks           window   algorithm  shared_by  why
+        volume  sum('shares')  last 5m  R-INT      1          it has an inverse
         """
         self._arranged()
         rows = [self._explained(query) for query in self._queries.values()]
@@ -267,7 +283,7 @@ class Windows:
 
         >>> import lately as lt
         >>> w = lt.Windows()
-        >>> w.add("high", lt.max_("x"), last="1m")
+        >>> w.add("high", lt.agg.max("x"), last="1m")
         >>> w.update({"x": [3, 5]}, 100)
         >>> (w.partials() | w.partials())["high"]
         Answer(5, 4 rows)
@@ -299,7 +315,7 @@ class Windows:
     def to_bytes(self) -> bytes:
         """The queries and what their windows hold as bytes; ``lt.from_bytes`` reads it back.
 
-        Aggregates of your own are stored by name: define them with ``lt.aggregate`` before reading.
+        Aggregates of your own are stored by name: define them with ``lt.agg.custom`` before reading.
         """
         return codec.to_bytes(self)
 
