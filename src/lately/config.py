@@ -334,7 +334,7 @@ class Exact(Asked):
 Query = Annotated[Counts | Top | Quantiles | Ranges | SelfJoin | Join | Exact, Field(discriminator="kind")]
 
 
-class Watch(Model):
+class MonitorTable(Model):
     """A monitor: tells when a value over all sites passes a line, while sites send almost nothing."""
 
     name: Name = Field(examples=["skew"])
@@ -358,7 +358,7 @@ class Watch(Model):
         return self.eps or (0.01 if self.kind == "frequent" else 0.1)
 
     @model_validator(mode="after")
-    def _makes_sense(self) -> "Watch":
+    def _makes_sense(self) -> "MonitorTable":
         if (self.tau is not None) != (self.kind == "frequent"):
             raise ValueError(
                 "keys are frequent from how often on? give tau"
@@ -448,7 +448,7 @@ class Config(Model):
     window: WindowTable
     guarantee: Guarantee = Guarantee()
     queries: list[Query] = []
-    monitors: list[Watch] = []
+    monitors: list[MonitorTable] = []
     store: StoreTable
     run: Run = Run()
     #: Where it was read, for mistakes that only Spark finds.
@@ -528,7 +528,7 @@ class Config(Model):
             tick = "1s" if self.window.window.kind == "time" else 1
         return Windows(tick=tick, lateness=self.window.lateness)
 
-    def monitor_of(self, watch: Watch, seed: int | None = None) -> Monitor:
+    def monitor_of(self, watch: MonitorTable, seed: int | None = None) -> Monitor:
         """The monitor that sites and their coordinator run, with this seed, or that of the file."""
         last = self.window.length if watch.last is None else watch.last
         query: WatchedSelfJoin | InnerProduct | Count | Frequent
@@ -623,7 +623,7 @@ class Config(Model):
                 built.add(same)
         found.tell()
 
-    def _check_monitor(self, watch: Watch) -> None:
+    def _check_monitor(self, watch: MonitorTable) -> None:
         found = Found()
         with found.at("last"):
             self.window.check_last(watch.last)

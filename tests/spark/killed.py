@@ -102,8 +102,8 @@ def make_mutable(versions):
 def failing_once(grow, folder):
     """``grow`` with tasks each of which fails the first time: when it has seen all its rows, or when it has written all."""
 
-    def grown(program, batch):
-        run = grow(program, batch)
+    def grown(plan, batch):
+        run = grow(plan, batch)
 
         def wrapped(batches):
             from pyspark import TaskContext

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lately.spark.bundles import BUNDLES, Homes, bundle, unbundled
+from lately.pipeline.site_assignment import SiteAssignment
+from lately.spark.bundles import BUNDLES, bundle, unbundled
 from lately.spark.partials import together
 
 SCHEMA = pa.schema({"site": pa.string(), "time": pa.int64(), "value": pa.float64(), "bad": pa.string()})
@@ -28,7 +29,7 @@ def batch(rows, schema=SCHEMA):
 
 
 def packed(batches, homes=None):
-    return list(bundle(homes or Homes([], 2))(batches))
+    return list(bundle(homes or SiteAssignment([], 2))(batches))
 
 
 @given(st.lists(ROWS, max_size=3))
@@ -44,7 +45,7 @@ def test_every_row_comes_out_as_it_went_in(parts):
 
 @given(ROWS.filter(len))
 def test_rows_of_a_site_keep_their_order_and_go_to_one_task(rows):
-    homes = Homes(["oslo"], 3)
+    homes = SiteAssignment(["oslo"], 3)
     (made,) = packed([batch(rows)], homes)
     tasks = made.column("task").to_pylist()
     assert len(set(tasks)) == len(tasks)
@@ -72,7 +73,7 @@ def test_integers_are_names_too():
 def test_any_number_of_sites_fits_a_task(count):
     rows = [(f"site {number}", number, None, None) for number in range(count)] + [(None, -1, None, None)]
     sent = [batch(rows), batch(rows[::-1])]
-    made = [one for part in sent for one in packed([part], Homes([], 1))]
+    made = [one for part in sent for one in packed([part], SiteAssignment([], 1))]
     found = list(unbundled(made, SCHEMA))
     sites = together([part.column("site") for part in found])
     assert Counter(sites.to_pylist()) == Counter(row[0] for row in rows + rows)
@@ -82,7 +83,7 @@ def test_any_number_of_sites_fits_a_task(count):
 def test_bytes_grow_with_sites_and_rows_and_not_with_both():
     def size(sites, rows, tasks=8):
         content = [(f"site {number % sites:06d}", number, None, None) for number in range(rows)]
-        return sum(len(blob.as_py()) for blob in packed([batch(content)], Homes([], tasks))[0].column("rows"))
+        return sum(len(blob.as_py()) for blob in packed([batch(content)], SiteAssignment([], tasks))[0].column("rows"))
 
     few, many, most = size(1, 8000), size(4000, 8000), size(8000, 16_000)
     assert many - few < 4000 * 32  # a name and where it ends
@@ -92,7 +93,7 @@ def test_bytes_grow_with_sites_and_rows_and_not_with_both():
 @pytest.mark.parametrize("tasks", [1, 2, 7])
 def test_known_sites_are_dealt_out_evenly_and_all_sites_have_one_home(tasks):
     known = [f"site {number}" for number in range(50)]
-    homes, again = Homes(known, tasks), Homes(reversed(known), tasks)
+    homes, again = SiteAssignment(known, tasks), SiteAssignment(reversed(known), tasks)
     shares = Counter(homes.of(site) for site in known)
     assert max(shares.values()) - min(shares.values()) <= 1
     for site in [*known, "new", "newer", "", None]:

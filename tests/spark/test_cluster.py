@@ -119,7 +119,7 @@ def wait_for(log, pattern):
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
-    """Where a master with two workers listens, and what programs that use it need to know."""
+    """Where a master with two workers listens, and what plans that use it need to know."""
     ensure_java()
     folder = tmp_path_factory.mktemp("cluster")
     flags = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"

@@ -13,11 +13,11 @@ from pyspark.sql import functions as F
 
 from lately.config import parse
 from lately.core.errors import InputError, LatelyError
+from lately.pipeline.state_versions import StateVersions
 from lately.spark import pipeline as module
 from lately.spark.failures import details, in_batch, reason
 from lately.spark.pipeline import Pipeline
 from lately.spark.runner import with_log
-from lately.spark.versions import Versions
 
 COUNT = [{"name": "n", "kind": "exact", "aggregate": "count"}]
 LEAKS = re.compile(r"_lately_|[Pp]y4[Jj]|\bo\d+\.\w|\n|\tat |SQLSTATE|Traceback|StreamingQuery|Job aborted|awaitResult")
@@ -185,7 +185,7 @@ checkpoint = "state"
 """
     config = parse(text, "shop.toml")
     rows = spark.range(3).select(F.expr(config.queries[0].where))
-    with pytest.raises(LatelyError) as found, in_batch(config, 7, Versions(str(tmp_path))):
+    with pytest.raises(LatelyError) as found, in_batch(config, 7, StateVersions(str(tmp_path))):
         rows.collect()
     start = 'shop.toml:15: queries[0].where = "element_at(array(id), 7) > 3" of the query "odd": batch 7 failed: '
     assert str(found.value).startswith(start)
@@ -290,8 +290,8 @@ def tasks_with_little_room():
     """The same in each task, while it runs."""
     run_task = module.grow
 
-    def limited(program, batch):
-        task = run_task(program, batch)
+    def limited(plan, batch):
+        task = run_task(plan, batch)
 
         def wrapped(batches):  # it must not name functions of this file, which workers cannot import
             before = resource.getrlimit(resource.RLIMIT_FSIZE)

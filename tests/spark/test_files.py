@@ -14,8 +14,8 @@ from pyspark.sql import DataFrame
 
 import lately as lt
 from lately.core.errors import InputError, ParameterError
+from lately.pipeline.sketch_recipe import SketchRecipe
 from lately.spark import sketch, sketch_files
-from lately.spark.kinds import Recipe
 
 ROWS = 2_000
 START = 1_767_225_600  # 2026-01-01
@@ -117,7 +117,7 @@ def test_one_task_over_files_in_order_is_bit_for_bit_the_librarys_sketch(spark, 
     key, options = KINDS[kind]
     (row,) = sketch_files(folder, key=key, time="ts", kind=kind, tasks=1, **options).collect()
     mine = [row for row in TABLE.to_pylist() if None not in (row[key], row["ts"])]
-    plain = Recipe.of(kind, **options).empty()
+    plain = SketchRecipe.of(kind, **options).empty()
     plain.update([r[key] for r in mine], [r["ts"] for r in mine])
     assert bytes(row["sketch"]) == plain.to_bytes()
 
@@ -211,7 +211,7 @@ def test_integers_of_all_widths_are_the_same_keys(spark, tmp_path):
         table = pa.table({"k": pa.array([1, 2, None, 1], kind), "ts": [START, START, START, START + 1]})
         pq.write_table(table, f"{tmp_path}/{kind}.parquet")
     for kind, extra in (("ecm", {}), ("topk", {"k": 5}), ("dyadic", {"universe": 10})):
-        plain = Recipe.of(kind, **BASE, **extra).empty()
+        plain = SketchRecipe.of(kind, **BASE, **extra).empty()
         plain.update([1, 2, 1], [START, START, START + 1])
         made = [
             sketch_files(f"{tmp_path}/{name}", key="k", time="ts", kind=kind, **BASE, **extra) for name in os.listdir(tmp_path)

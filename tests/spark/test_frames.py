@@ -10,8 +10,8 @@ from naive import NaiveWindow, between_keys, quantile, second_moment
 
 import lately as lt
 from lately.core.errors import ParameterError
+from lately.pipeline.sketch_recipe import SketchRecipe
 from lately.spark import merge, sketch
-from lately.spark.kinds import Recipe
 
 ROWS = 3_000
 START = 1_767_225_600  # 2026-01-01
@@ -127,7 +127,7 @@ def test_one_partition_in_order_is_bit_for_bit_the_librarys_sketch(frames, kind)
     rows = sketch(frames[1], key=key, time="ts", by="site", count="n", kind=kind, **KINDS[kind]).collect()
     for row in rows:
         mine = [r for r in TABLE.to_pylist() if r["site"] == row["site"] and None not in (r[key], r["ts"], r["n"])]
-        plain = Recipe.of(kind, **KINDS[kind]).empty()
+        plain = SketchRecipe.of(kind, **KINDS[kind]).empty()
         plain.update([r[key] for r in mine], [r["ts"] for r in mine], [r["n"] for r in mine])
         assert bytes(row["sketch"]) == plain.to_bytes()
     assert {row["site"] for row in rows} == {"lima", "paris", "tokyo", None}
@@ -225,7 +225,7 @@ def test_the_jvm_hashes_keys_as_the_library_does(spark):
         made[kind] = {row["type"]: bytes(row["sketch"]) for row in whole.collect()}
     for name, keys in KEYS.items():
         for kind, options in (("ecm", {}), ("topk", {"k": 20})):
-            plain = Recipe.of(kind, window="1h", eps=0.01, delta=0.01, **options).empty()
+            plain = SketchRecipe.of(kind, window="1h", eps=0.01, delta=0.01, **options).empty()
             plain.update(keys, [START + i for i in range(len(keys))])
             assert made[kind][name] == plain.to_bytes(), (kind, name)
         assert sorted(lt.from_bytes(made["topk"][name]).top().key) == sorted(keys)

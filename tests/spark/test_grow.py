@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pipelines import SITES, content, events, in_order, last_answers, run, table, write_files
 
-from lately.spark.grow import OTHER_REASONS, Batch, _Columns, _Task, all_reasons
+from lately.pipeline.task_report import all_reasons
+from lately.spark.grow import OTHER_REASONS, Batch, _Columns, _Task
 from lately.spark.pipeline import Pipeline
 
 QUERIES = [
@@ -19,11 +20,11 @@ QUERIES = [
 def columns(rows, length=1000):
     """Rows of time, key, value, where and n, as tasks have them."""
     said = content("source", "folder", columns={"value": "ms", "count": "n"}, queries=QUERIES, window={"length": length})
-    program = Pipeline.of(said).program
+    plan = Pipeline.of(said).plan
     names = ["time", "key", "value", "where", "count", "x0"]
     kinds = [pa.int64(), pa.int64(), pa.float64(), pa.int64(), pa.int64(), pa.int64()]
     given = {name: pa.array([row[i] for row in rows], kind) for i, (name, kind) in enumerate(zip(names, kinds, strict=True))}
-    return _Columns(given, program, hashed=True)
+    return _Columns(given, plan, hashed=True)
 
 
 SMALL = st.integers(0, 2)
@@ -79,7 +80,7 @@ def test_sites_may_be_integers(spark, tmp_path, mode):
 
 def test_a_task_tells_only_so_many_reasons_apart(tmp_path):
     task = _Task(
-        Pipeline.of(content("source", tmp_path, queries=QUERIES, columns={"value": "ms"})).program, some_batch(tmp_path), 0
+        Pipeline.of(content("source", tmp_path, queries=QUERIES, columns={"value": "ms"})).plan, some_batch(tmp_path), 0
     )
     for number in range(500):
         task._count_reason(f"row {number} is wrong", 2)

@@ -16,7 +16,7 @@ import pytest
 from patience import PATIENCE, wait_until
 from pipelines import WALL_CLOCK, content, events, in_order, run, shuffled, table, write_files
 
-from lately.spark.versions import Versions
+from lately.pipeline.state_versions import StateVersions
 
 BATCHES = 6
 QUERIES = [
@@ -116,7 +116,7 @@ def test_killed_at_the_worst_moments(spark, source, in_peace, tmp_path):
     with Process(tmp_path / "first", list(plans.values())) as process:
         assert process.wait_for([plan["marker"] for plan in plans.values()]), process.end_of_log()
     for name in ("after", "before"):
-        state = Versions(f"{plans[name]['said']['run']['checkpoint']}/state")
+        state = StateVersions(f"{plans[name]['said']['run']['checkpoint']}/state")
         assert state.batches()[-1] == 3
         assert not Path(f"{plans[name]['said']['run']['checkpoint']}/spark/commits/{'3' if name == 'after' else '4'}").exists()
     sound = [{"said": plans[name]["said"]} for name in ("after", "before")]

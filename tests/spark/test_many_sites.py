@@ -13,9 +13,9 @@ import pyarrow as pa
 import pytest
 from pipelines import START, add_file, content, last_answers, micros, table
 
+from lately.pipeline.state_versions import unpacked
 from lately.spark import pipeline as pipelines_of_spark
 from lately.spark.pipeline import Pipeline
-from lately.spark.versions import unpacked
 
 QUERIES = [
     {"name": "top", "kind": "top", "k": 5, "last": "5m"},
@@ -217,9 +217,9 @@ def test_sites_whose_rows_have_left_the_window_are_not_read(spark, tmp_path, mon
     asked = []
     job = pipelines_of_spark.share_job
 
-    def noting(program, moment, chunks):
+    def noting(plan, moment, chunks):
         asked.append(sorted(site for chunk in chunks for site in unpacked(chunk)))
-        return job(program, moment, chunks)
+        return job(plan, moment, chunks)
 
     monkeypatch.setattr(pipelines_of_spark, "share_job", noting)
     (tmp_path / "source").mkdir()

@@ -14,19 +14,19 @@ from naive import NaiveWindow, between_keys, quantile
 
 import lately as lt
 from lately.core.errors import InputError
+from lately.pipeline.sketch_recipe import SketchRecipe
 from lately.spark import partials
-from lately.spark.kinds import Recipe
 from lately.spark.partials import Partials, grouped
 
 WINDOW = 500
 SURE = 1e-7  # so small that what is likely can be taken for certain
 RECIPES = {
-    "ecm": Recipe.of("ecm", window=WINDOW, eps=0.1, delta=SURE),
-    "topk": Recipe.of("topk", phi=0.1, window=WINDOW, eps=0.05, delta=SURE),
-    "quantiles": Recipe.of("quantiles", window=WINDOW, eps=0.1, lo=0, hi=64, resolution=1, delta=SURE),
-    "dyadic": Recipe.of("dyadic", universe=1000, window=WINDOW, eps=0.1, delta=SURE),
-    "wcm": Recipe.of("wcm", window=WINDOW, eps=0.1, delta=0.1),
-    "ams": Recipe.of("ams", window=WINDOW, eps=0.3, delta=0.3),
+    "ecm": SketchRecipe.of("ecm", window=WINDOW, eps=0.1, delta=SURE),
+    "topk": SketchRecipe.of("topk", phi=0.1, window=WINDOW, eps=0.05, delta=SURE),
+    "quantiles": SketchRecipe.of("quantiles", window=WINDOW, eps=0.1, lo=0, hi=64, resolution=1, delta=SURE),
+    "dyadic": SketchRecipe.of("dyadic", universe=1000, window=WINDOW, eps=0.1, delta=SURE),
+    "wcm": SketchRecipe.of("wcm", window=WINDOW, eps=0.1, delta=0.1),
+    "ams": SketchRecipe.of("ams", window=WINDOW, eps=0.3, delta=0.3),
 }
 
 
@@ -41,10 +41,10 @@ def _restored():
 
 def crossing(recipe, keys):
     """Keys as they come from the JVM."""
-    if recipe.road == "hash":
+    if recipe.key_encoding == "hash":
         hashes = lt.hash_keys(np.array([key or 0 for key in keys])).view(np.int64)
         return pa.array(hashes, mask=np.array([key is None for key in keys], bool))
-    return pa.array(keys, pa.float64() if recipe.road == "number" else pa.int64())
+    return pa.array(keys, pa.float64() if recipe.key_encoding == "number" else pa.int64())
 
 
 def run(recipe, rows, cuts=(), counted=False):
@@ -286,7 +286,7 @@ def test_groups_that_are_integers_near_and_far(kind):
 @pytest.mark.parametrize("narrow", [pa.int32(), pa.int64(), pa.float32(), pa.float64()])
 def test_rows_of_groups_are_put_together_whatever_their_times_are(narrow):
     times, groups = pa.array([1, 2, 2, 3, 5], narrow), pa.array(["a", "b", "a", "b", "a"])
-    task = Partials(Recipe.of("ecm", window="1h", eps=0.1, delta=0.1))
+    task = Partials(SketchRecipe.of("ecm", window="1h", eps=0.1, delta=0.1))
     task.add(pa.array(list("xyxyz")), times, pa.array([1, 10, 2, 20, 4], pa.int16()), [groups])
     made = dict(task.finish())
     seen = {group: [sketch.count(key, last="4s").value for key in "xyz"] for (group,), sketch in made.items()}
@@ -308,7 +308,7 @@ TIMES = {
 
 @pytest.mark.parametrize("times", TIMES.values(), ids=TIMES)
 def test_times_of_all_types(times):
-    recipe = Recipe.of("ecm", window="1h", eps=0.1, delta=0.1)
+    recipe = SketchRecipe.of("ecm", window="1h", eps=0.1, delta=0.1)
     task = Partials(recipe)
     task.add(crossing(recipe, [1, 2]), times)
     ((_, made),) = task.finish()
@@ -319,7 +319,7 @@ def test_times_of_all_types(times):
 
 @pytest.mark.parametrize("kind", [pa.date32(), pa.date64()])
 def test_dates_are_their_midnights(kind):
-    recipe = Recipe.of("ecm", window="7d", tick="1h", eps=0.1, delta=0.1)
+    recipe = SketchRecipe.of("ecm", window="7d", tick="1h", eps=0.1, delta=0.1)
     task = Partials(recipe)
     task.add(crossing(recipe, [1, 2]), pa.array([datetime.date(2026, 1, 1), datetime.date(2026, 1, 3)], kind))
     ((_, made),) = task.finish()
@@ -385,7 +385,7 @@ def test_no_rows_make_no_sketches():
 
 
 def test_held_back_rows_are_not_lost():
-    recipe = Recipe.of("ecm", window=WINDOW, eps=0.1, delta=SURE, lateness=50)
+    recipe = SketchRecipe.of("ecm", window=WINDOW, eps=0.1, delta=SURE, lateness=50)
     partials.BLOCK = 16
     rows, rng = make_rows(9, 200, False)
     made, _ = run(recipe, ordered(rows, "nearly", rng), range(0, 200, 10))

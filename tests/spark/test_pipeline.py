@@ -27,8 +27,8 @@ from pyspark.errors import PySparkException
 
 import lately as lt
 from lately.core.errors import InputError, LatelyError, ParameterError
+from lately.pipeline.state_versions import KEEP, StateVersions
 from lately.spark.pipeline import Pipeline
-from lately.spark.versions import KEEP, Versions
 
 BUYS = "event = 'buy'"
 KEYS = list(range(60))
@@ -175,7 +175,7 @@ def test_streams_say_what_a_batch_says(spark, batch, rows, tmp_path, files):
 
 def check_retirement(folder, batches):
     """At most three versions are left, with no part that none of them needs, and little that is dead."""
-    versions = Versions(str(folder))
+    versions = StateVersions(str(folder))
     assert versions.batches() == list(range(batches))[-KEEP:]
     needed = {place[0] for batch in versions.batches() for place in versions.read(batch).all_places()}
     assert set(os.listdir(folder / "parts")) == needed
@@ -381,7 +381,7 @@ def test_places_that_cannot_be_written_to(spark, stream, tmp_path, place, told):
         ({"columns": {"site": "event"}}, "columns.site is 'event' and was 'site'"),
         ({"guarantee": {"eps": 0.05, "delta": 0.1}}, "the query 'hot' needs topk .*eps=0.05.* its state has topk .*eps=0.1"),
         ({"queries": [FEW[0] | {"where": BUYS}, FEW[1]]}, "the query 'hot' needs"),
-        ({"queries": [FEW[0], FEW[1] | {"last": "1m"}]}, "the exact query 'n' asks another thing"),
+        ({"queries": [FEW[0], FEW[1] | {"last": "1m"}]}, "the exact query 'n' has changed"),
     ],
 )
 def test_a_checkpoint_of_another_pipeline_is_refused(spark, stream, shared_state, tables, told):
@@ -412,7 +412,7 @@ def test_queries_that_come_and_go(spark, stream, rows, tmp_path):
     ]
     pipeline = run(spark, changed(stream, queries=[*FEW, *more]))
     assert pipeline.notes == [
-        "query 'hot lately' is new and asks what is kept already",
+        "query 'hot lately' is new and uses existing state",
         "query 'sum' is new and counts from now on",
         "query 'mean' is new and counts from now on",
         "query 'one' is new and counts from now on",
@@ -425,7 +425,7 @@ def test_queries_that_come_and_go(spark, stream, rows, tmp_path):
     assert low <= (late["key"].to_numpy() == 0).sum() <= high
     add_file(rows.slice(1200, 400), tmp_path / "source", 3)
     pipeline = run(spark, changed(stream, queries=more))
-    assert pipeline.notes == [f"query {name!r} is gone; what only it needed is dropped" for name in ("hot", "n")]
+    assert pipeline.notes == [f"query {name!r} is gone; the state that only it needed is dropped" for name in ("hot", "n")]
     assert answers_to(stream, "sum")[None, None][1] == in_range(rows.slice(800, 800), 10)["ms"].to_numpy().sum()
 
 

@@ -13,8 +13,8 @@ from lately.config import of
 from lately.core.keys import hash_keys
 from lately.core.times import instant_of
 from lately.monitor import Announcement
-from lately.spark.program import Program
-from lately.spark.sites import number_of
+from lately.pipeline.plan import PipelinePlan
+from lately.pipeline.site_assignment import site_number
 
 WATCHES = {
     "skew": {"name": "skew", "kind": "self-join", "above": 60_000, "theta": 0.2, "last": "2m"},
@@ -56,7 +56,7 @@ class ByHand:
             self.now = max(self.clocks.values())
             if name not in self.sites:
                 birth = int(hash_keys([f"monitor {self.watch['name']} {name}"])[0])
-                self.sites[name] = self.monitor.site(number_of(name), birth=birth)
+                self.sites[name] = self.monitor.site(site_number(name), birth=birth)
             if self.watch.get("where"):
                 mine = mine.filter(pa.compute.equal(mine["event"], "buy"))
             spoke.add(name)
@@ -64,10 +64,10 @@ class ByHand:
                 said += self.sites[name].update(mine["key"].to_numpy(), mine["ts"].combine_chunks())
             said += self.sites[name].advance(instant_of(int(self.clocks[name]), self.window))
         if self.coordinator is None and spoke:
-            self.coordinator = self.monitor.coordinator(sorted(number_of(name) for name in spoke))
+            self.coordinator = self.monitor.coordinator(sorted(site_number(name) for name in spoke))
         if self.coordinator is None:
             return None
-        numbers = {number_of(name): name for name in self.sites}
+        numbers = {site_number(name): name for name in self.sites}
         down = []
         silent = [name for name in numbers.values() if name not in spoke]
         while said or down or silent:
@@ -246,14 +246,14 @@ def test_a_state_from_before_there_was_below_goes_on(tmp_path):
     """Such a state describes its monitors without it."""
     watches = [WATCHES["skew"], WATCHES["rush"]]
     config = of(content(tmp_path / "source", tmp_path, monitors=watches, store={"sketches": "never"}))
-    program = Program.of(config, seed=1)
-    earlier = program.described()
+    plan = PipelinePlan.of(config, seed=1)
+    earlier = plan.compatibility()
     assert all("below" not in watch for watch in earlier["monitors"].values())
-    assert program.carried(earlier) == []
+    assert plan.check_compatible(earlier) == []
     watches[1] = {name: value for name, value in watches[1].items() if name != "above"} | {"below": 450}
-    changed = Program.of(of(content(tmp_path / "source", tmp_path, monitors=watches, store={"sketches": "never"})), seed=1)
-    with pytest.raises(lt.ParameterError, match="the monitor 'rush' is not what it was"):
-        changed.carried(earlier)
+    changed = PipelinePlan.of(of(content(tmp_path / "source", tmp_path, monitors=watches, store={"sketches": "never"})), seed=1)
+    with pytest.raises(lt.ParameterError, match="the monitor 'rush' has changed"):
+        changed.check_compatible(earlier)
 
 
 def answers_at(said, batch):
@@ -271,7 +271,7 @@ def test_a_monitor_that_is_new_begins_with_whoever_comes(spark, tmp_path):
     add_file(batches[2], tmp_path / "source", 2)
     said["monitors"] = [WATCHES["floods"]]
     pipeline = run(spark, said)
-    assert pipeline.notes == ["monitor 'floods' is new and watches from now on", "monitor 'rush' is gone"]
+    assert pipeline.notes == ["monitor 'floods' is new and starts now", "monitor 'rush' is gone"]
     hand = ByHand(said, WATCHES["floods"])
     mine = [row for row in table(said, "answers") if row["batch"] == 2]
     assert {row["item"]: bounded(row) for row in mine} == shown(hand.batch(batches[2]))
@@ -283,8 +283,8 @@ def test_a_monitor_that_is_new_begins_with_whoever_comes(spark, tmp_path):
 
 
 def test_numbers_of_sites_are_the_same_everywhere():
-    assert [number_of(site) for site in SITES] == [int(hash_keys([site])[0]) >> 16 for site in SITES]
-    assert len({number_of(f"site {i}") for i in range(100_000)}) == 100_000  # of 32 bits one pair would be the same
+    assert [site_number(site) for site in SITES] == [int(hash_keys([site])[0]) >> 16 for site in SITES]
+    assert len({site_number(f"site {i}") for i in range(100_000)}) == 100_000  # of 32 bits one pair would be the same
 
 
 def test_a_pipeline_draws_a_secret_seed_and_goes_on_with_it(spark, tmp_path):
@@ -305,8 +305,8 @@ def test_a_pipeline_draws_a_secret_seed_and_goes_on_with_it(spark, tmp_path):
         assert len({row["site"] for row in table(said, "sketches")}) > 1
         lt.merge(blobs)
         version = pipeline.versions.read(pipeline.versions.batches()[-1])
-        assert found == {version.program["seed"]} == {pipeline.versions.seed()}
-        restored = [pipeline.program.monitors[0].monitor.restore(blob) for blob in monitor_blobs(pipeline, version)]
+        assert found == {version.plan["seed"]} == {pipeline.versions.seed()}
+        restored = [pipeline.plan.monitors[0].monitor.restore(blob) for blob in monitor_blobs(pipeline, version)]
         assert {one.monitor.seed for one in restored} == found
         assert str(*found) not in json.dumps(pipeline.store.about())
         seeds += found

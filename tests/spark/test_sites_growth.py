@@ -6,11 +6,12 @@ import pytest
 from growth import allocated, instructions
 from pipelines import content
 
+from lately.pipeline.site_assignment import SiteAssignment, site_number
+from lately.pipeline.state_versions import SiteRecord, StateVersion, StateVersions, with_places
 from lately.spark.ask import answers_of, share
-from lately.spark.bundles import Homes, bundle
+from lately.spark.bundles import bundle
 from lately.spark.pipeline import Pipeline, _by_task
-from lately.spark.sites import number_of, site_of
-from lately.spark.versions import SiteRecord, Version, Versions, with_places
+from lately.spark.sites import site_of
 
 SITES = (1250, 2500, 5000)
 #: Where every site has sketches to be built and asked.
@@ -35,7 +36,7 @@ def version_of(count, batch=0):
     places = {site: {"topk": ("000000000000-a.part", 100 * i, 100)} for i, site in enumerate(names_of(count))}
     records = {site: SiteRecord(counted=3, seen=10**15, gap=2.0) for site in places}
     parts = {"000000000000-a.part": 100 * count}
-    return Version(batch, "stream", {}, 7, dict.fromkeys(places, 7), places, sites=records, parts=parts)
+    return StateVersion(batch, "stream", {}, 7, dict.fromkeys(places, 7), places, sites=records, parts=parts)
 
 
 @pytest.mark.parametrize("of", [instructions, allocated])
@@ -43,7 +44,7 @@ def test_bundles(of):
     def work(count):
         sites = names_of(count)
         rows = pa.record_batch({"site": pa.array(sites * 2), "time": pa.array(np.arange(2 * count))})
-        return of(lambda: list(bundle(Homes(sites, 8))([rows])))
+        return of(lambda: list(bundle(SiteAssignment(sites, 8))([rows])))
 
     assert_proportional(work)
 
@@ -51,14 +52,14 @@ def test_bundles(of):
 @pytest.mark.parametrize("of", [instructions, allocated])
 def test_versions(of, tmp_path):
     def work(count):
-        versions = Versions(str(tmp_path / f"{of.__name__}-{count}"))
+        versions = StateVersions(str(tmp_path / f"{of.__name__}-{count}"))
         versions.clear()
         versions.prepare()
         version = version_of(count)
 
         def cycle():
             versions.write(version)
-            _by_task(versions.read(0), Homes(version.places, 8), 8)
+            _by_task(versions.read(0), SiteAssignment(version.places, 8), 8)
             versions.tidy()
 
         return of(cycle)
@@ -77,7 +78,7 @@ def test_a_batch_of_few_sites_copies_nothing_of_the_others():
 
 
 def test_old_versions_are_not_read_again_to_tidy(tmp_path):
-    versions = Versions(str(tmp_path))
+    versions = StateVersions(str(tmp_path))
     versions.prepare()
     small, large = [], []
     for batch in range(6):
@@ -91,7 +92,7 @@ def test_old_versions_are_not_read_again_to_tidy(tmp_path):
     # A run that has not seen them reads them: the parts that they need stay.
     (tmp_path / "parts" / "000000000000-a.part").write_bytes(b"needed")
     (tmp_path / "parts" / "000000000003-b.part").write_bytes(b"not needed")
-    Versions(str(tmp_path)).tidy()
+    StateVersions(str(tmp_path)).tidy()
     assert [file.name for file in (tmp_path / "parts").iterdir()] == ["000000000000-a.part"]
 
 
@@ -104,21 +105,19 @@ QUERIES = [
 
 @pytest.mark.parametrize("of", [instructions, allocated])
 def test_answers(of):
-    program = Pipeline.of(
-        content("source", "folder", columns={"value": "ms"}, queries=QUERIES, window={"length": 1000})
-    ).program
+    plan = Pipeline.of(content("source", "folder", columns={"value": "ms"}, queries=QUERIES, window={"length": 1000})).plan
 
     def work(count):
         random = np.random.default_rng(1)
         sites = {}
         for site in names_of(count):
-            sites[site] = {thing.name: thing.empty() for thing in program.kept}
-            for thing in program.kept:
+            sites[site] = {thing.name: thing.empty() for thing in plan.specs}
+            for thing in plan.specs:
                 if thing.name == "exact":
                     sites[site][thing.name].update({"time": np.arange(5)}, np.arange(5))
                 else:
                     sites[site][thing.name].update(random.integers(0, 50, 5), np.arange(5))
-        return of(lambda: answers_of(program, [share(program, 10, sites.items())]))
+        return of(lambda: answers_of(plan, [share(plan, 10, sites.items())]))
 
     assert_proportional(work, FEWER)
 
@@ -126,12 +125,12 @@ def test_answers(of):
 @pytest.mark.parametrize("kind", [{"kind": "count", "key": 0}, {"kind": "self-join"}, {"kind": "frequent", "tau": 300}])
 def test_monitors_that_all_sites_join_at_once(kind):
     said = content("source", "folder", monitors=[{"name": "m", "theta": 0.2, "eps": 0.2, **kind}], window={"length": 1000})
-    (thing,) = Pipeline.of(said).program.monitors
+    (thing,) = Pipeline.of(said).plan.monitors
 
     def work(count):
         sites = [site_of(thing, name) for name in names_of(count)]
         messages = [message for site in sites for message in site.update([0, 1, 1], [1, 2, 3])]
-        coordinator = thing.monitor.coordinator([number_of(name) for name in names_of(count)])
+        coordinator = thing.monitor.coordinator([site_number(name) for name in names_of(count)])
         return instructions(lambda: coordinator.receive_all(messages)) + instructions(coordinator.to_bytes)
 
     assert_proportional(work, (60, 120, 240))
@@ -139,8 +138,8 @@ def test_monitors_that_all_sites_join_at_once(kind):
 
 def test_many_messages_at_once_say_what_they_say_one_by_one():
     said = content("source", "folder", monitors=[{"name": "m", "kind": "self-join", "theta": 0.2}], window={"length": 1000})
-    (thing,) = Pipeline.of(said).program.monitors
-    sites = {number_of(name): site_of(thing, name) for name in names_of(40)}
+    (thing,) = Pipeline.of(said).plan.monitors
+    sites = {site_number(name): site_of(thing, name) for name in names_of(40)}
     together, apart = (thing.monitor.coordinator(list(sites)) for _ in range(2))
     random = np.random.default_rng(2)
     for step in range(6):

@@ -12,11 +12,11 @@ import pytest
 from pipelines import WALL_CLOCK, content, events, in_order, run, table, write_files
 from pyarrow import fs
 
-from lately.config import Watch, parse
+from lately.config import MonitorTable, parse
 from lately.core.errors import InputError
+from lately.pipeline.plan import PipelinePlan
 from lately.spark import pipeline as module
 from lately.spark.pipeline import Pipeline
-from lately.spark.program import Program
 from lately.store import Store, tables, upkeep
 from lately.store.check import check
 
@@ -86,13 +86,13 @@ def test_the_store_says_what_it_is_about(spark, source, tmp_path, mode):
 def test_whatever_a_pipeline_asks_can_be_said(tmp_path, file):
     config = parse(file)
     store = Store(str(tmp_path))
-    store.describe(Program.of(config).about("text"))
+    store.describe(PipelinePlan.of(config).about("text"))
     about = store.about()
     assert [query["name"] for query in about["queries"]] == [query.name for query in config.queries]
     for query, said in zip(config.queries, about["queries"], strict=True):
         assert type(query).model_validate_json(json.dumps({k: v for k, v in said.items() if k != "sketches"})) == query
         assert all(about["sketches"][name] for name in said["sketches"])
-    assert [Watch.model_validate(watch) for watch in about["monitors"]] == config.monitors
+    assert [MonitorTable.model_validate(watch) for watch in about["monitors"]] == config.monitors
 
 
 @pytest.mark.parametrize(

@@ -63,8 +63,8 @@ def _check_file(file: Path) -> None:
 
 
 def _check(config: Any, arrivals: int, as_json: bool) -> None:
+    from lately.pipeline.explanation import explain
     from lately.spark import runner
-    from lately.spark.explain import explain
     from lately.spark.shown import check_tables
 
     log, screen = _new_log(), shown.screen()

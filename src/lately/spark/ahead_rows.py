@@ -10,14 +10,14 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from lately.pipeline.task_report import TaskReport
 from lately.spark.ahead import AHEAD
-from lately.spark.grow import Grown
 from lately.spark.rows import Judge
 from lately.spark.side_tables import SideTable
 from lately.store import Store
 
 
-def write_ahead(rows: DataFrame, judge: Judge, grown: Sequence[Grown], store: Store, batch: int) -> None:
+def write_ahead(rows: DataFrame, judge: Judge, grown: Sequence[TaskReport], store: Store, batch: int) -> None:
     """Write the rows that tasks have refused.
 
     Args:

@@ -16,8 +16,8 @@ from pyspark.sql import types as T
 
 from lately.config import Config, Quantiles, Ranges
 from lately.core.errors import InputError, LatelyError, ParameterError
+from lately.pipeline.plan import PipelinePlan
 from lately.spark.expressions import Expression, expressions
-from lately.spark.program import Program
 from lately.spark.sources import METADATA, corrupt_column, read_source, sql_reason, with_remedy
 
 #: Columns of the source that a message names; the rest is counted.
@@ -34,24 +34,24 @@ _MANY_ROWS = (
 Mistake = tuple[int, str]
 
 
-def types_of(df: DataFrame, program: Program) -> dict[str, T.DataType]:
+def types_of(df: DataFrame, plan: PipelinePlan) -> dict[str, T.DataType]:
     """The types of all expressions: "time", "key" …, "filter 0" for the first filter, "extra 0" for the first of or per.
 
     Parameters
     ----------
     df
         The rows of the source.
-    program
+    plan
         What the pipeline keeps; its filters and extras are numbered.
 
     A ParameterError has a line for each expression that Spark cannot resolve, or that has a type of no use.
     """
-    kinds, mistakes, cause = _resolved(df, program.config)
+    kinds, mistakes, cause = _resolved(df, plan.config)
     if mistakes:
         raise ParameterError(_told(mistakes)) from cause
-    named = {name: kinds[text] for name in ("time", "key", "site", "value", "count") if (text := _column(program.config, name))}
-    named |= {f"filter {i}": kinds[text] for i, text in enumerate(program.filters)}
-    return named | {f"extra {i}": kinds[text] for i, text in enumerate(program.extras)}
+    named = {name: kinds[text] for name in ("time", "key", "site", "value", "count") if (text := _column(plan.config, name))}
+    named |= {f"filter {i}": kinds[text] for i, text in enumerate(plan.filters)}
+    return named | {f"extra {i}": kinds[text] for i, text in enumerate(plan.exact_columns)}
 
 
 def analyse(config: Config, spark: SparkSession) -> None:
@@ -76,7 +76,7 @@ def analyse(config: Config, spark: SparkSession) -> None:
         line = re.match(r".*?:(\d+): ", str(error))
         found = [(int(line[1]) if line else 0, str(error)), *mistakes]
         raise InputError(_told(found)) from error
-    types_of(rows, Program.of(config))
+    types_of(rows, PipelinePlan.of(config))
 
 
 def _told_columns(config: Config, spark: SparkSession) -> DataFrame | None:

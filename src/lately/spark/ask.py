@@ -20,10 +20,10 @@ from lately.core.durations import Window
 from lately.core.errors import RangeError
 from lately.core.times import instant_of
 from lately.counters.windowed import merge
+from lately.pipeline.plan import PipelinePlan, QueryBinding, SketchSpec, WindowsSpec
+from lately.pipeline.state_versions import StateVersions, unpacked
 from lately.sketches.ranged import Extract, ExtractSum, answering, extract_at
-from lately.spark.program import Ask, Kept, KeptWindows, Program
 from lately.spark.sites import each_site
-from lately.spark.versions import Versions, unpacked
 
 Row = dict[str, Any]
 
@@ -40,7 +40,7 @@ class Moment:
 
 
 def share_job(
-    program: Program, moment: Moment, chunks: Sequence[bytes]
+    plan: PipelinePlan, moment: Moment, chunks: Sequence[bytes]
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """What every task runs: the answers of its sites, and their share of what is asked of all.
 
@@ -50,27 +50,27 @@ def share_job(
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                report = json.dumps(_share(program, moment, chunks[number])).encode()
+                report = json.dumps(_share(plan, moment, chunks[number])).encode()
                 yield pa.record_batch([pa.array([report], pa.binary())], names=["report"])
 
     return run
 
 
-def _share(program: Program, moment: Moment, packed: bytes) -> dict[str, Any]:
-    wanted = [thing for thing in program.kept if any(thing.name in ask.of for ask in program.asks)]
-    return share(program, moment.now, each_site(Versions(moment.state), wanted, unpacked(packed)))
+def _share(plan: PipelinePlan, moment: Moment, packed: bytes) -> dict[str, Any]:
+    wanted = [thing for thing in plan.specs if any(thing.name in ask.spec_names for ask in plan.bindings)]
+    return share(plan, moment.now, each_site(StateVersions(moment.state), wanted, unpacked(packed)))
 
 
-def share(program: Program, now: int, sites: Iterable[tuple[str, dict[str, Any]]]) -> dict[str, Any]:
+def share(plan: PipelinePlan, now: int, sites: Iterable[tuple[str, dict[str, Any]]]) -> dict[str, Any]:
     """What these sites, each with its sketches by name, have to say at a moment; nothing of theirs is changed."""
     extracts: dict[tuple[str, Any], ExtractSum] = defaultdict(ExtractSum)
     partials: dict[str, list[Any]] = defaultdict(list)
     rows: list[Row] = []
-    asks = [(thing, [ask for ask in program.asks if thing.name in ask.of]) for thing in program.kept]
+    asks = [(thing, [ask for ask in plan.bindings if thing.name in ask.spec_names]) for thing in plan.specs]
     for site, sketches in sites:
         for thing, mine in asks:
-            if isinstance(thing, KeptWindows):
-                seen = _at(sketches[thing.name], now, program.window)
+            if isinstance(thing, WindowsSpec):
+                seen = _at(sketches[thing.name], now, plan.window)
                 rows += [row for ask in mine if ask.query.by == "site" for row in _exact_rows(ask, seen, site)]
                 if whole := [ask.query.name for ask in mine if ask.query.by == "all"]:
                     partials[thing.name].append(seen.partials(whole))
@@ -79,7 +79,7 @@ def share(program: Program, now: int, sites: Iterable[tuple[str, dict[str, Any]]
                 continue
             for last in dict.fromkeys(ask.query.last for ask in mine if ask.query.by == "all"):
                 extracts[thing.name, last].add(extract_at(sketches[thing.name], last, now))
-        rows += _site_rows(program, now, site, sketches)
+        rows += _site_rows(plan, now, site, sketches)
     return {
         "rows": rows,
         "extracts": [[name, last, as_text(known.result().to_bytes())] for (name, last), known in extracts.items()],
@@ -87,12 +87,12 @@ def share(program: Program, now: int, sites: Iterable[tuple[str, dict[str, Any]]
     }
 
 
-def _site_rows(program: Program, now: int, site: str, sketches: dict[str, Any]) -> list[Row]:
+def _site_rows(plan: PipelinePlan, now: int, site: str, sketches: dict[str, Any]) -> list[Row]:
     """The answers about one site alone."""
     rows = []
-    for ask in program.asks:
+    for ask in plan.bindings:
         if ask.query.by == "site" and not isinstance(ask.query, Exact):
-            asked = [sketches[name] for name in ask.of]
+            asked = [sketches[name] for name in ask.spec_names]
             rows += answer_rows(ask, [answering(sketch, extract_at(sketch, ask.query.last, now)) for sketch in asked], site)
     return rows
 
@@ -109,7 +109,7 @@ def _at(windows: Any, now: int, window: Window) -> Any:
 # -- on the driver -------------------------------------------------------------------------------------------------------
 
 
-def answers_of(program: Program, shares: Iterable[dict[str, Any]]) -> tuple[list[Row], int]:
+def answers_of(plan: PipelinePlan, shares: Iterable[dict[str, Any]]) -> tuple[list[Row], int]:
     """The answers from what tasks have told, and how many bytes travelled for those over all sites."""
     sums: dict[tuple[str, Any], ExtractSum] = defaultdict(ExtractSum)
     told_partials: dict[str, list[Any]] = defaultdict(list)
@@ -127,24 +127,24 @@ def answers_of(program: Program, shares: Iterable[dict[str, Any]]) -> tuple[list
             told_partials[name].append(from_trusted_bytes(data))
     extracts = {asked: known.result() for asked, known in sums.items()}
     partials = {name: merge(told) for name, told in told_partials.items()}
-    kept = {thing.name: thing for thing in program.kept}
-    for ask in program.asks:
+    kept = {thing.name: thing for thing in plan.specs}
+    for ask in plan.bindings:
         if ask.query.by == "site":
             continue
         if isinstance(ask.query, Exact):
-            if ask.of[0] in partials:
-                rows += _exact_rows(ask, partials[ask.of[0]], None)
-        elif all((name, ask.query.last) in extracts for name in ask.of):
-            asked = [(kept[name], extracts[name, ask.query.last]) for name in ask.of]
+            if ask.spec_names[0] in partials:
+                rows += _exact_rows(ask, partials[ask.spec_names[0]], None)
+        elif all((name, ask.query.last) in extracts for name in ask.spec_names):
+            asked = [(kept[name], extracts[name, ask.query.last]) for name in ask.spec_names]
             rows += answer_rows(
-                ask, [answering(thing.empty(), known) for thing, known in asked if isinstance(thing, Kept)], None
+                ask, [answering(thing.empty(), known) for thing, known in asked if isinstance(thing, SketchSpec)], None
             )
-    order = {ask.query.name: place for place, ask in enumerate(program.asks)}
+    order = {ask.query.name: place for place, ask in enumerate(plan.bindings)}
     rows.sort(key=lambda row: (order[row["query"]], row["site"] or ""))  # tasks end in any order
     return rows, shipped
 
 
-def answer_rows(ask: Ask, known: Sequence[Any], site: str | None) -> list[Row]:
+def answer_rows(ask: QueryBinding, known: Sequence[Any], site: str | None) -> list[Row]:
     """A query's answers as rows of the table ``answers``."""
     query = ask.query
     pairs: list[tuple[Any, Any]]
@@ -167,7 +167,7 @@ def answer_rows(ask: Ask, known: Sequence[Any], site: str | None) -> list[Row]:
     ]
 
 
-def _exact_rows(ask: Ask, windows: Any, site: str | None) -> list[Row]:
+def _exact_rows(ask: QueryBinding, windows: Any, site: str | None) -> list[Row]:
     answer = windows[ask.query.name]
     if isinstance(answer.value, Answers):
         return [_row(ask.query.name, site, row.key, (float(row.value),) * 3, 1.0) for row in answer.value]

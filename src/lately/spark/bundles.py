@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from lately.pipeline.site_assignment import SiteAssignment
 from lately.spark.partials import grouped, together
-from lately.spark.sites import number_of
 
 #: Rows that a task gathers for its bundles.
 _ROWS = 2**20
@@ -21,21 +21,7 @@ BUNDLES = "task int, rows binary"
 _SCHEMA = pa.schema({"task": pa.int32(), "rows": pa.binary()})
 
 
-class Homes:
-    """Which task counts which site: those that are known are dealt out evenly, new ones by their names."""
-
-    def __init__(self, known: Iterable[str], tasks: int) -> None:
-        self._known = {site: number % tasks for number, site in enumerate(sorted(known))}
-        self._tasks = tasks
-
-    def of(self, site: str | None) -> int:
-        """The task of a site, the same for all rows of a batch."""
-        if site is None:  # to be rejected, by any
-            return 0
-        return self._known[site] if site in self._known else number_of(site) % self._tasks
-
-
-def bundle(homes: Homes) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def bundle(homes: SiteAssignment) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """What tasks run to make bundles of rows, whose first column is the site; for ``mapInArrow``."""
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -53,7 +39,7 @@ def bundle(homes: Homes) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.Rec
     return run
 
 
-def _bundles(batches: list[pa.RecordBatch], homes: Homes) -> pa.RecordBatch:
+def _bundles(batches: list[pa.RecordBatch], homes: SiteAssignment) -> pa.RecordBatch:
     names = batches[0].schema.names
     columns = [together(list(parts)) for parts in zip(*(batch.columns for batch in batches), strict=True)]
     codes, called = grouped(columns[:1], len(columns[0]))

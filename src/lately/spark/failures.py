@@ -21,8 +21,8 @@ from pyspark.errors import PySparkException
 
 from lately.config import Config
 from lately.core.errors import InputError, LatelyError, LeaseError
+from lately.pipeline.state_versions import StateVersions
 from lately.spark.expressions import expression_with
-from lately.spark.versions import Versions
 
 #: What Spark and the way to it raise.
 SPARKS = (PySparkException, Py4JError)
@@ -201,7 +201,7 @@ def details(error: BaseException) -> str | None:
 
 
 @contextmanager
-def in_batch(config: Config, number: int, versions: Versions) -> Iterator[None]:
+def in_batch(config: Config, number: int, versions: StateVersions) -> Iterator[None]:
     """Failures inside are raised again with the batch's number and the state that the next run starts from.
 
     Parameters
@@ -242,7 +242,7 @@ def _failed(error: BaseException, config: Config, number: int, done: list[int]) 
     return f"{says}; {after}"
 
 
-def stopped(error: BaseException, config: Config, versions: Versions) -> LatelyError:
+def stopped(error: BaseException, config: Config, versions: StateVersions) -> LatelyError:
     """What to raise when a stream ends between its batches: of its source, or of Spark's own log."""
     done = _batches(versions)
     state = (
@@ -277,7 +277,7 @@ def _full_places(config: Config) -> list[str]:
     return full or places
 
 
-def _batches(versions: Versions) -> list[int]:
+def _batches(versions: StateVersions) -> list[int]:
     try:
         return versions.batches()
     except OSError:

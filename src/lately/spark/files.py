@@ -16,8 +16,8 @@ from pyspark.sql import types as T
 from lately.core.errors import InputError, ParameterError
 from lately.core.keys import hash_keys
 from lately.core.paths import filesystem_of
+from lately.pipeline.sketch_recipe import Kind, SketchRecipe
 from lately.spark.frames import FAN, Names, counts_of, key_of, merged, names, partial_rows, time_of
-from lately.spark.kinds import Kind, Recipe
 from lately.spark.partials import Partials
 
 #: Rows that a worker decodes at a time.
@@ -49,8 +49,8 @@ def sketch_files(
 
         sites = lately.spark.sketch_files("events/", key="url", time="ts", by="site", window="1h", eps=0.01, delta=0.01)
     """
-    recipe, groups, keys = Recipe.of(kind, **options), names(by), names(key)
-    source = _dataset(path, filesystem, keys if recipe.road in ("hash", "key") else [])
+    recipe, groups, keys = SketchRecipe.of(kind, **options), names(by), names(key)
+    source = _dataset(path, filesystem, keys if recipe.key_encoding in ("hash", "key") else [])
     wanted = list(dict.fromkeys([*keys, time, *([count] if count else []), *groups]))
     for name in wanted:
         if name not in source.schema.names:
@@ -119,19 +119,21 @@ def _pieces(path: str | Sequence[str], source: Any, tasks: int) -> list[list[Any
     return [piece for piece in pieces if piece] or [[]]
 
 
-def _add(task: Partials, rows: pa.RecordBatch, recipe: Recipe, columns: tuple[list[str], str, str | None, list[str]]) -> None:
+def _add(
+    task: Partials, rows: pa.RecordBatch, recipe: SketchRecipe, columns: tuple[list[str], str, str | None, list[str]]
+) -> None:
     keys, time, count, groups = columns
     column = _key([rows.column(name) for name in keys], keys, recipe)
     task.add(column, rows.column(time), None if count is None else rows.column(count), [rows.column(name) for name in groups])
 
 
-def _key(parts: list[Any], names: list[str], recipe: Recipe) -> Any:
+def _key(parts: list[Any], names: list[str], recipe: SketchRecipe) -> Any:
     """The key as ``frames.key_of`` has it. A row that lacks a part of its key has none."""
-    if recipe.road in ("integer", "number"):
-        return parts[0].cast(pa.int64() if recipe.road == "integer" else pa.float64())
+    if recipe.key_encoding in ("integer", "number"):
+        return parts[0].cast(pa.int64() if recipe.key_encoding == "integer" else pa.float64())
     known = np.logical_and.reduce([part.is_valid().to_numpy(zero_copy_only=False) for part in parts])
     column = parts[0] if len(parts) == 1 else pa.StructArray.from_arrays(parts, names=names, mask=pa.array(~known))
-    if recipe.road == "key":
+    if recipe.key_encoding == "key":
         return column
     hashes = np.zeros(len(column), np.int64)
     hashes[known] = hash_keys(column if known.all() else column.filter(pa.array(known))).view(np.int64)

@@ -19,8 +19,8 @@ from pyspark.sql import types as T
 from lately.core.codec import from_trusted_bytes
 from lately.core.errors import ParameterError
 from lately.counters.windowed import merge as merge_sketches
+from lately.pipeline.sketch_recipe import Kind, SketchRecipe
 from lately.spark.arrow_types import arrow_schema
-from lately.spark.kinds import Kind, Recipe
 from lately.spark.partials import Partials
 
 #: Sketches that one task merges at a time. More are merged in two steps, which costs a level of error but no executor's memory.
@@ -51,7 +51,7 @@ def sketch(
 
         sites = lately.spark.sketch(df, key="url", time="ts", by="site", window="1h", eps=0.01, delta=0.01)
     """
-    recipe, groups = Recipe.of(kind, **options), names(by)
+    recipe, groups = SketchRecipe.of(kind, **options), names(by)
     columns = [
         key_of(df, key, recipe),
         time_of(df, time, recipe),
@@ -87,22 +87,22 @@ def names(by: Names) -> list[str]:
     return [] if by is None else [by] if isinstance(by, str) else list(by)
 
 
-def key_of(df: DataFrame, key: str | Sequence[str], recipe: Recipe) -> Column:
+def key_of(df: DataFrame, key: str | Sequence[str], recipe: SketchRecipe) -> Column:
     """The key as it crosses: its hash where that is enough. A row that lacks a part of its key has none."""
     parts = [_col(df, name) for name in names(key)]
     kinds = [df.schema[name].dataType for name in names(key)]
     if not parts:
         raise ParameterError("key=[]: name at least one column")
-    if recipe.road in ("integer", "number"):
-        wanted = T.NumericType if recipe.road == "number" else T.IntegralType
+    if recipe.key_encoding in ("integer", "number"):
+        wanted = T.NumericType if recipe.key_encoding == "number" else T.IntegralType
         if len(parts) > 1 or not isinstance(kinds[0], wanted):
-            what = "numbers" if recipe.road == "number" else "integers"
+            what = "numbers" if recipe.key_encoding == "number" else "integers"
             raise ParameterError(
                 f"kind={recipe.kind!r} takes one column of {what}; {key!r} is {kinds[0].simpleString()}: cast it first"
             )
-        return parts[0].cast("double" if recipe.road == "number" else "long").alias("_key")
+        return parts[0].cast("double" if recipe.key_encoding == "number" else "long").alias("_key")
     wide = [_wide(name, part, kind) for name, part, kind in zip(names(key), parts, kinds, strict=True)]
-    if recipe.road == "key":
+    if recipe.key_encoding == "key":
         value = wide[0] if len(wide) == 1 else F.struct(*wide)
     else:
         value = F.xxhash64(*wide)  # of NULL it would be the seed
@@ -123,7 +123,7 @@ def _wide(name: str, column: Column, kind: T.DataType) -> Column:
     )
 
 
-def time_of(df: DataFrame, time: str, recipe: Recipe) -> Column:
+def time_of(df: DataFrame, time: str, recipe: SketchRecipe) -> Column:
     """The time as it crosses."""
     kind = df.schema[_named(df, time)].dataType
     if not isinstance(kind, T.TimestampType | T.TimestampNTZType | T.DateType | T.NumericType):
@@ -165,7 +165,7 @@ def _named(df: DataFrame, name: str) -> str:
 # -- partial sketches, and merging them ----------------------------------------------------------------------------------------
 
 
-def partial_frame(df: DataFrame, recipe: Recipe, groups: list[str], counted: bool) -> DataFrame:
+def partial_frame(df: DataFrame, recipe: SketchRecipe, groups: list[str], counted: bool) -> DataFrame:
     """Sketches of each partition: the groups, ``sketch`` and ``skipped``."""
     first = 3 if counted else 2
 
@@ -181,7 +181,7 @@ def partial_frame(df: DataFrame, recipe: Recipe, groups: list[str], counted: boo
     return df.mapInArrow(run, spark_schema)
 
 
-def partial_rows(task: Partials, recipe: Recipe, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def partial_rows(task: Partials, recipe: SketchRecipe, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """What a task has made, a row for each sketch; groups of which nothing could be counted have an empty one."""
     told: set[Any] = set()
     for row, made in task.finish():
@@ -192,7 +192,7 @@ def partial_rows(task: Partials, recipe: Recipe, schema: pa.Schema) -> Iterator[
         yield pa.record_batch([[value] for value in (*row, recipe.empty().to_bytes(), task.skipped[row])], schema=schema)
 
 
-def merged(partials: DataFrame, recipe: Recipe, groups: list[str], fan: int, tasks: int) -> DataFrame:
+def merged(partials: DataFrame, recipe: SketchRecipe, groups: list[str], fan: int, tasks: int) -> DataFrame:
     """One row for each group: merged in one step, or in two where there are many tasks."""
     if fan < 2:
         raise ParameterError(f"fan={fan}: give how many sketches to merge at a time, at least 2")

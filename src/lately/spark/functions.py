@@ -19,11 +19,11 @@ from pyspark.sql import functions as F
 from lately.core.durations import Duration
 from lately.core.errors import InputError, ParameterError
 from lately.counters.windowed import merge
+from lately.pipeline.sketch_recipe import SketchRecipe
 from lately.sketches.ecm import EcmSketch
 from lately.sketches.quantiles import Quantiles
 from lately.sketches.topk import TopK
 from lately.spark import answers
-from lately.spark.kinds import Recipe
 from lately.spark.partials import Partials
 
 _arrow_udf: Callable[..., Any] = F.arrow_udf  # type: ignore[attr-defined]  # since 4.1, and missing from the stubs of 4.3
@@ -295,7 +295,7 @@ def _partial(kind: str, defaults: dict[str, Any]) -> type:
         def eval(self, table: pa.RecordBatch, **named: pa.Array) -> Iterator[pa.Table]:
             recipe, hashed = recipe_of(kind, name, defaults, constants(name, named))
             site, key, ts, count = columns_of(name, table)
-            if hashed is None and recipe.road == "hash" and pa.types.is_int64(key.type):
+            if hashed is None and recipe.key_encoding == "hash" and pa.types.is_int64(key.type):
                 raise ParameterError(
                     f"{name}: a bigint may be a key or the hash of one; "
                     "add hashed => true for xxhash64(…), hashed => false for keys"
@@ -312,7 +312,7 @@ def _partial(kind: str, defaults: dict[str, Any]) -> type:
     return Partial
 
 
-def sketch_of(recipe: Recipe, keys: Any, times: Any, counts: Any = None) -> bytes | None:
+def sketch_of(recipe: SketchRecipe, keys: Any, times: Any, counts: Any = None) -> bytes | None:
     """The sketch of these rows; of none, nothing.
 
     >>> rows = pa.array(["a", "b", "a", None]), pa.array([3, 1, 2, 4])
@@ -339,13 +339,13 @@ def union(sketches: Any) -> bytes | None:
     return made
 
 
-def keys_for(recipe: Recipe, keys: Any, hashed: bool) -> Any:
+def keys_for(recipe: SketchRecipe, keys: Any, hashed: bool) -> Any:
     """A column of keys as this kind of sketch takes it."""
-    if recipe.road == "number":
+    if recipe.key_encoding == "number":
         return keys.cast(pa.float64()) if pa.types.is_decimal(keys.type) else keys
     if not hashed:
-        return answers.hashed(keys) if recipe.road == "hash" else keys
-    if recipe.road != "hash":
+        return answers.hashed(keys) if recipe.key_encoding == "hash" else keys
+    if recipe.key_encoding != "hash":
         raise ParameterError(f"hashed => true with kind {recipe.kind!r}, which needs the keys themselves; leave it out")
     if not pa.types.is_int64(keys.type) and not pa.types.is_null(keys.type):
         raise InputError(f"hashed => true with keys of the type {keys.type}; give xxhash64(…), or leave it out")
@@ -381,7 +381,7 @@ def constants(name: str, named: dict[str, Any]) -> dict[str, Any]:
     return options
 
 
-def recipe_of(kind: str, name: str, defaults: dict[str, Any], given: dict[str, Any]) -> tuple[Recipe, bool | None]:
+def recipe_of(kind: str, name: str, defaults: dict[str, Any], given: dict[str, Any]) -> tuple[SketchRecipe, bool | None]:
     """What to build, and whether keys come as hashes; defaults of other kinds are left out, options given are not.
 
     >>> recipe_of("ecm", "ecm_sketch_agg", {"window": "1h", "k": 5}, {"eps": 0.1})
@@ -417,5 +417,5 @@ def with_defaults(defaults: dict[str, Any], given: dict[str, Any]) -> dict[str, 
 
 
 @lru_cache(maxsize=64)
-def _recipe(kind: str, options: tuple[tuple[str, Any], ...]) -> Recipe:
-    return Recipe.of(kind, **dict(options))
+def _recipe(kind: str, options: tuple[tuple[str, Any], ...]) -> SketchRecipe:
+    return SketchRecipe.of(kind, **dict(options))

@@ -5,10 +5,9 @@ outside of Spark: nothing is merged, and how a stream is cut into batches change
 their sites answer, as the newest row that they have seen is mostly the newest of all.
 """
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -20,15 +19,16 @@ from lately.core.columns import Ints
 from lately.core.errors import LatelyError
 from lately.core.keys import HashedKeys, Hashes, IntegerKeys, Keys, all_hashes, key_column
 from lately.core.times import instant_of, ticks_of
+from lately.pipeline.fence import Fence
+from lately.pipeline.plan import MonitorSpec, PipelinePlan, WindowsSpec
+from lately.pipeline.state_versions import Places, StateVersions, unpacked
+from lately.pipeline.task_report import TaskReport
 from lately.spark.ahead import AHEAD, IN_THE_FUTURE, SiteClock
 from lately.spark.ask import as_text, share
 from lately.spark.bundles import site_name, unbundled
-from lately.spark.fence import Fence
 from lately.spark.partials import grouped, together
-from lately.spark.program import KeptMonitor, KeptWindows, Program
 from lately.spark.side_tables import SideTable
 from lately.spark.sites import load_sites, remember
-from lately.spark.versions import Places, Versions, unpacked
 from lately.store import Store
 
 #: Rows that are counted at a time where they come sorted.
@@ -39,8 +39,6 @@ _MOST = 2**25
 #: Reasons of rejected rows that a task tells apart; the table `rejected` has them all.
 _REASONS = 100
 OTHER_REASONS = "other reasons"
-
-REPORT = "report binary"
 
 _32, _ODD = np.uint64(32), np.uint64(0x9E3779B97F4A7C15)
 
@@ -67,57 +65,14 @@ class Batch:
     fence: Fence | None = None
 
 
-@dataclass
-class Grown:
-    """What a task has done, told to the driver as JSON."""
-
-    rows: int = 0
-    counted: int = 0
-    late: int = 0
-    rejected: int = 0
-    everything: int = 0
-    part: tuple[str, int] | None = None
-    clocks: dict[str, int] = field(default_factory=dict)
-    #: What became of each site's rows: counted, late, rejected, ahead; and the longest gap that it is known for.
-    sites: dict[str, list[float]] = field(default_factory=dict)
-    #: How many rows were rejected for which reason.
-    reasons: dict[str, int] = field(default_factory=dict)
-    #: From which time on the rows of sites were refused as they are ahead, in the units of the source.
-    ahead: dict[str, int] = field(default_factory=dict)
-    places: dict[str, dict[str, Any]] = field(default_factory=dict)
-    messages: dict[str, list[str]] = field(default_factory=dict)
-    #: What its sites say at the newest tick that the task knew of.
-    now: int | None = None
-    share: dict[str, Any] = field(default_factory=dict)
-
-    def to_batch(self) -> pa.RecordBatch:
-        return pa.record_batch([pa.array([json.dumps(self.__dict__).encode()], pa.binary())], names=["report"])
-
-    @classmethod
-    def read(cls, report: bytes) -> "Grown":
-        return cls(**json.loads(report))
-
-
-def all_reasons(grown: Iterable[Grown]) -> dict[str, int]:
-    """How many rows all tasks have rejected for which reason, the most frequent first.
-
-    >>> all_reasons([Grown(reasons={"no key": 1, "no time": 2}), Grown(reasons={"no key": 3})])
-    {'no key': 4, 'no time': 2}
-    """
-    found: Counter[str] = Counter()
-    for one in grown:
-        found.update(one.reasons)
-    return dict(found.most_common())
-
-
-def grow(program: Program, batch: Batch) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def grow(plan: PipelinePlan, batch: Batch) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """What every task of a batch runs."""
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
 
         context = TaskContext.get()
-        task = _Task(program, batch, 0 if context is None else context.partitionId())
+        task = _Task(plan, batch, 0 if context is None else context.partitionId())
         waiting: list[pa.RecordBatch] = []
         size = 0
         for rows in unbundled(batches, batch.schema) if batch.bundles else batches:
@@ -141,10 +96,10 @@ def grow(program: Program, batch: Batch) -> Callable[[Iterable[pa.RecordBatch]],
 class _Task:
     """The sites of one partition."""
 
-    def __init__(self, program: Program, batch: Batch, number: int) -> None:
-        self._program, self._batch = program, batch
+    def __init__(self, plan: PipelinePlan, batch: Batch, number: int) -> None:
+        self._plan, self._batch = plan, batch
         guard = None if batch.fence is None else batch.fence.check
-        self._versions, store = Versions(batch.state), Store(batch.store, batch.moment, guard)
+        self._versions, store = StateVersions(batch.state), Store(batch.store, batch.moment, guard)
         self._late, self._rejected = (SideTable(store, table, batch.number, f"{number:05d}") for table in ("late", "rejected"))
         self._places: Places
         self._newest: dict[str, int]
@@ -153,8 +108,8 @@ class _Task:
         self._places, self._newest, self._gaps = known
         self._sites: dict[str, dict[str, Any]] = {}
         self._clocks: dict[str, SiteClock] = {}
-        self._ahead = program.ahead
-        self._done = Grown()
+        self._ahead = plan.ahead
+        self._done = TaskReport()
         self._outbox: dict[str, list[str]] = {}
 
     # -- rows --------------------------------------------------------------------------------------------------------------
@@ -169,7 +124,7 @@ class _Task:
             rows, size = self._without_rejected(rows)
         if not size:
             return
-        columns = _Columns(rows, self._program, self._batch.hashed)
+        columns = _Columns(rows, self._plan, self._batch.hashed)
         codes, names = grouped([rows["site"]], size)
         self._load([str(name) for (name,) in names])  # those without one were rejected
         order = np.argsort(codes, kind="stable")
@@ -211,7 +166,7 @@ class _Task:
     def _take_site(self, site: str, columns: "_Columns", mine: Ints) -> None:
         clock = self._newest.get(site)
         if clock is not None:  # what is late comes first
-            first = int(np.searchsorted(columns.ticks[mine], clock - self._program.lateness))
+            first = int(np.searchsorted(columns.ticks[mine], clock - self._plan.lateness))
             if first:
                 late = pa.array(mine[:first])
                 known = {name: self._shown(name, columns.rows[name].take(late)) for name in ("site", "time")}
@@ -239,8 +194,8 @@ class _Task:
         self._done.everything += int(mine.size) * columns.row_bytes
         newest, clock = int(columns.ticks[mine[-1]]), self._newest.get(site)
         self._done.clocks[site] = max(newest, self._done.clocks.get(site, newest if clock is None else clock))
-        for thing in self._program.kept:
-            streams = thing.streams if isinstance(thing, KeptMonitor) else (("", thing.bit),)
+        for thing in self._plan.specs:
+            streams = thing.streams if isinstance(thing, MonitorSpec) else (("", thing.filter_bit),)
             for stream, bit in streams:
                 passed = mine if bit is None else mine[columns.where[mine] >> bit & 1 == 1]
                 if passed.size:
@@ -248,16 +203,16 @@ class _Task:
 
     def _count(self, thing: Any, stream: str, sketch: Any, columns: "_Columns", rows: Ints) -> None:
         times, counts = columns.times[rows], None if columns.counts is None else columns.counts[rows]
-        if isinstance(thing, KeptWindows):
+        if isinstance(thing, WindowsSpec):
             sketch.update(
                 {name: column.take(pa.array(rows)) for name, column in columns.extras.items()} or {"time": times}, times
             )
-        elif isinstance(thing, KeptMonitor):
+        elif isinstance(thing, MonitorSpec):
             self._send(thing.name, sketch.update(columns.keys_at(rows), times, counts, stream))
-        elif thing.recipe.road == "number":
+        elif thing.recipe.key_encoding == "number":
             assert columns.values is not None
             sketch.update(columns.values[rows], times, counts)
-        elif thing.recipe.road == "integer":
+        elif thing.recipe.key_encoding == "integer":
             sketch.update(columns.integers[rows], times, counts)
         else:
             sketch.update(columns.keys_at(rows), times, counts)
@@ -266,7 +221,7 @@ class _Task:
         """Have the sketches of these sites here, all that are missing in one go."""
         missing = {site: self._places.get(site, {}) for site in sites if site not in self._sites}
         if missing:
-            self._sites |= load_sites(self._versions, self._program.kept, missing, take=True)
+            self._sites |= load_sites(self._versions, self._plan.specs, missing, take=True)
 
     def _send(self, monitor: str, messages: Iterable[Any]) -> None:
         said = self._outbox.setdefault(monitor, [])
@@ -274,7 +229,7 @@ class _Task:
 
     # -- the end -------------------------------------------------------------------------------------------------------------
 
-    def finish(self) -> Grown:
+    def finish(self) -> TaskReport:
         """Write what has changed, and tell where it is."""
         self._late.flush()
         self._rejected.flush()
@@ -290,9 +245,9 @@ class _Task:
                 self._done.places.setdefault(site, {})[name] = place
                 remember(place, thing)
         times = [tick for tick in (self._batch.now, *self._done.clocks.values()) if tick is not None]
-        if times and self._program.asks:
+        if times and self._plan.bindings:
             self._done.now = max(times)
-            self._done.share = share(self._program, self._done.now, sorted(self._sites.items()))
+            self._done.share = share(self._plan, self._done.now, sorted(self._sites.items()))
         return self._done
 
     def _refuse(self) -> None:
@@ -311,24 +266,24 @@ class _Task:
         """Let monitors know of the time that has passed, and of new sites, where no row was for them."""
         for site, things in sorted(self._sites.items()):
             clock = self._done.clocks.get(site, self._newest.get(site))
-            for thing in self._program.monitors:
+            for thing in self._plan.monitors:
                 if clock is not None:
-                    moment = instant_of(clock, self._program.window)
+                    moment = instant_of(clock, self._plan.window)
                     self._send(thing.name, things[thing.name].advance(moment))
 
 
 class _Columns:
     """The columns of a block as sketches take them."""
 
-    def __init__(self, rows: dict[str, Any], program: Program, hashed: bool) -> None:
-        self.rows, self._program, self._hashed = rows, program, hashed
+    def __init__(self, rows: dict[str, Any], plan: PipelinePlan, hashed: bool) -> None:
+        self.rows, self._plan, self._hashed = rows, plan, hashed
         raw = rows["time"].to_numpy(zero_copy_only=False)
-        self.times = raw.view("datetime64[us]") if program.window.kind == "time" else raw
-        self.ticks = ticks_of(self.times, program.window)
+        self.times = raw.view("datetime64[us]") if plan.window.kind == "time" else raw
+        self.ticks = ticks_of(self.times, plan.window)
         self.where: Ints = rows["where"].to_numpy(zero_copy_only=False) if "where" in rows else np.empty(0, np.int64)
         self.counts = rows["count"].to_numpy(zero_copy_only=False) if "count" in rows else None
         self.values = rows["value"].to_numpy(zero_copy_only=False) if "value" in rows else None
-        self.extras = {text: rows[f"x{i}"] for i, text in enumerate(program.extras)}
+        self.extras = {text: rows[f"x{i}"] for i, text in enumerate(plan.exact_columns)}
         self._column: Keys | None = None
         self._hashes: Hashes
         if hashed:
@@ -346,7 +301,7 @@ class _Columns:
     def part(self, rows: Ints) -> "_Columns":
         """Some of the rows, as a block that does not hold on to the others."""
         chosen = pa.array(rows)
-        return _Columns({name: column.take(chosen) for name, column in self.rows.items()}, self._program, self._hashed)
+        return _Columns({name: column.take(chosen) for name, column in self.rows.items()}, self._plan, self._hashed)
 
     def in_order(self, rows: Ints) -> Ints:
         """Rows by time, and those of one time by what they hold: shuffles hand them over in any order."""

@@ -18,7 +18,7 @@ from lately.core.errors import InputError
 from lately.core.jit import kernel
 from lately.core.keys import HashedKeys, IntegerKeys, Keys, key_column
 from lately.core.times import tick_of
-from lately.spark.kinds import Recipe
+from lately.pipeline.sketch_recipe import SketchRecipe
 
 #: Rows that are gathered before they are sketched: enough that groups are long runs, few enough to stay small.
 BLOCK = 2**18
@@ -33,13 +33,13 @@ Row = tuple[Any, ...]
 class Partials:
     """What a task has sketched so far, by group.
 
-    >>> task = Partials(Recipe.of("ecm", window=100, eps=0.1, delta=0.1))
+    >>> task = Partials(SketchRecipe.of("ecm", window=100, eps=0.1, delta=0.1))
     >>> task.add(pa.array([7, 8, 7]), pa.array([3, 1, None]), groups=[pa.array(["lima", "rome", "lima"])])
     >>> [(group, sketch.total().value) for group, sketch in task.finish()], task.skipped
     ([(('lima',), 1), (('rome',), 1)], {('lima',): 1})
     """
 
-    def __init__(self, recipe: Recipe) -> None:
+    def __init__(self, recipe: SketchRecipe) -> None:
         self._recipe, self._window = recipe, recipe.empty().window
         self._waiting: list[list[Any]] = []
         self._rows = 0
@@ -94,9 +94,9 @@ class Partials:
             self._take(row, _cut(column, mine), times[mine], None if counts is None else counts[mine])
 
     def _keys(self, column: Any) -> Any:
-        if self._recipe.road == "number":
+        if self._recipe.key_encoding == "number":
             return column.to_numpy(zero_copy_only=False)
-        if self._recipe.road == "hash" and pa.types.is_int64(column.type):
+        if self._recipe.key_encoding == "hash" and pa.types.is_int64(column.type):
             return HashedKeys(column.to_numpy().view(np.uint64))
         return key_column(column)
 
@@ -113,7 +113,7 @@ class Partials:
                 self._closed.append((row, furthest))
             pile = self._recipe.empty()
             piles.append(pile)
-        if self._recipe.road == "integer":
+        if self._recipe.key_encoding == "integer":
             keys = keys.values if isinstance(keys, IntegerKeys) else keys
         pile.update(keys, times, counts)
 

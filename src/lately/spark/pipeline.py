@@ -28,19 +28,21 @@ from lately.config import of as config_of
 from lately.core.errors import InputError, LeaseError, ParameterError
 from lately.core.paths import filesystem_of, rooted
 from lately.core.times import instant_of
+from lately.pipeline.fence import Fence
+from lately.pipeline.plan import PipelinePlan, SketchSpec
+from lately.pipeline.site_assignment import SiteAssignment
+from lately.pipeline.state_versions import SiteRecord, StateVersion, StateVersions, packed, with_places
+from lately.pipeline.task_report import REPORT, TaskReport, all_reasons
 from lately.spark.ahead_rows import write_ahead
 from lately.spark.arrow_types import arrow_schema
 from lately.spark.ask import Moment, answers_of, share_job
-from lately.spark.bundles import BUNDLES, Homes, bundle
+from lately.spark.bundles import BUNDLES, bundle
 from lately.spark.failures import explained, in_batch, stopped
-from lately.spark.fence import Fence
-from lately.spark.grow import REPORT, Batch, Grown, all_reasons, grow
-from lately.spark.program import Kept, Program
+from lately.spark.grow import Batch, grow
 from lately.spark.rounds import settle
 from lately.spark.rows import ARRIVED, Judge
 from lately.spark.session import session
 from lately.spark.sources import read_source
-from lately.spark.versions import SiteRecord, Version, Versions, packed, with_places
 from lately.store import Store
 from lately.store.lease import Lease, Renewal, lease_folder
 from lately.store.upkeep import is_due, tidy
@@ -80,19 +82,19 @@ class Pipeline:
     ...     "queries": [{"name": "hot", "kind": "top", "last": "10m"}],
     ...     "store": {"path": "answers"},
     ... })
-    >>> [thing.name.split()[0] for thing in pipeline.program.kept]
+    >>> [thing.name.split()[0] for thing in pipeline.plan.specs]
     ['topk']
     """
 
     def __init__(self, config: Config) -> None:
         self.config = config
-        self.program = Program.of(config)
+        self.plan = PipelinePlan.of(config)
         self._moment = pa.timestamp("us", "UTC") if config.window.window.kind == "time" else pa.int64()
         self.store = Store(rooted(config.store.path), self._moment)
         home = config.run.checkpoint if config.source.mode != "batch" else f"{config.store.path}/.state"
         assert home is not None
         self._home = rooted(home)
-        self.versions = Versions(f"{self._home}/state" if config.source.mode != "batch" else self._home)
+        self.versions = StateVersions(f"{self._home}/state" if config.source.mode != "batch" else self._home)
         #: What has changed against the run that left the state.
         self.notes: list[str] = []
         self._told: Told | None = None
@@ -181,7 +183,7 @@ class Pipeline:
             self._check_overtaken()
             self.versions.clear()
             self.versions.prepare()
-            self.program = Program.of(config, self._seed())
+            self.plan = PipelinePlan.of(config, self._seed())
             self.store.claim(f"batch {config.name}")
             rows = read_source(spark.read, config).withColumn(ARRIVED, F.current_timestamp())
             self._judge = self._described(rows)
@@ -191,7 +193,7 @@ class Pipeline:
             self.versions.clear()
         else:
             self.versions.prepare()
-            self.program = Program.of(config, self._seed())
+            self.plan = PipelinePlan.of(config, self._seed())
             self._carry_over()
             if self.store.owner() is not None:
                 self.store.claim(f"stream {self._known_stream() or 'that begins now'}")
@@ -204,8 +206,8 @@ class Pipeline:
 
     def _described(self, rows: DataFrame) -> Judge:
         """Who judges the rows of this source; the store is told what its tables will be about."""
-        judge = Judge(rows, self.program)
-        self.store.describe(self.program.about(judge.keys))
+        judge = Judge(rows, self.plan)
+        self.store.describe(self.plan.about(judge.keys))
         return judge
 
     def _stream(self, spark: SparkSession) -> None:
@@ -266,7 +268,7 @@ class Pipeline:
         if not batches:
             return
         earlier = self.versions.read(batches[-1])
-        self.notes = self.program.carried(earlier.program)
+        self.notes = self.plan.check_compatible(earlier.plan)
         stream = self._known_stream()
         if stream is None:
             raise ParameterError(
@@ -289,17 +291,17 @@ class Pipeline:
             was = self.versions.read(number - 1).now if number - 1 in done else None
             self._upkeep(was, self.versions.read(number))
             return
-        before = Version(-1, stream, {}) if number == 0 else self.versions.read(number - 1)
+        before = StateVersion(-1, stream, {}) if number == 0 else self.versions.read(number - 1)
         if number == 0 and self.config.source.mode != "batch":
             self.store.claim(f"stream {stream}")
         self.store.clear(number)
         grown = self._grow(rows, number, before)
         write_ahead(rows, self._judge, grown, self.store, number)
-        after = self._grown_version(before, number, stream, grown, at)
-        round_ = settle(self.program, self.versions, after, grown, rows.sparkSession)
+        after = self._next_version(before, number, stream, grown, at)
+        round_ = settle(self.plan, self.versions, after, grown, rows.sparkSession)
         answers, shipped = self._ask(after, grown, rows.sparkSession)
         after = self.versions.compacted(after)
-        moment = None if after.now is None else instant_of(after.now, self.program.window)
+        moment = None if after.now is None else instant_of(after.now, self.plan.window)
         alerts = [row | {"time": moment, "batch": number} for row in round_.alerts]
         answers = [row | {"time": moment, "batch": number} for row in (*answers, *round_.answers)]
         self.store.put("answers", number, answers)
@@ -330,13 +332,13 @@ class Pipeline:
             self._told(Done(**told, seconds=clock.perf_counter() - began))
         self._upkeep(before.now, after)
 
-    def _site_rows(self, version: Version) -> list[dict[str, Any]]:
+    def _site_rows(self, version: StateVersion) -> list[dict[str, Any]]:
         """All sites after a batch, as the table ``sites`` has them."""
 
         def moment(micros: int | None) -> datetime | None:
             return None if micros is None else datetime.fromtimestamp(micros / 1e6, UTC)
 
-        clocks, window = version.clocks, self.program.window
+        clocks, window = version.clocks, self.plan.window
         return [
             {"batch": version.batch, "site": site, "time": instant_of(clocks[site], window) if site in clocks else None}
             | {"seen": moment(record.seen), "ahead_seen": moment(record.ahead_seen)}
@@ -350,21 +352,21 @@ class Pipeline:
         self.store.guard = self._fence.check
         self._fence.check()
 
-    def _upkeep(self, was: int | None, version: Version) -> None:
+    def _upkeep(self, was: int | None, version: StateVersion) -> None:
         """Keep the store from growing for ever, now and then."""
-        if is_due(version.batch, was, version.now, self.program.keep):
+        if is_due(version.batch, was, version.now, self.plan.keep):
             self._check_overtaken()
             tidy(self.store, self.config.store.keep, version.batch)
 
-    def _grow(self, rows: DataFrame, number: int, before: Version) -> list[Grown]:
-        program = self.program
-        floors = [tick - program.lateness for tick in before.clocks.values()]
-        unit = program.window.unit
+    def _grow(self, rows: DataFrame, number: int, before: StateVersion) -> list[TaskReport]:
+        plan = self.plan
+        floors = [tick - plan.lateness for tick in before.clocks.values()]
+        unit = plan.window.unit
         # Late is what lies before a site's own floor, so rows before the highest of them may be.
-        floor = None if not floors else -(-max(floors) * unit // 1000) if program.window.kind == "time" else max(floors) * unit
+        floor = None if not floors else -(-max(floors) * unit // 1000) if plan.window.kind == "time" else max(floors) * unit
         ready = self._judge(rows, floor)
         tasks = rows.sparkSession.sparkContext.defaultParallelism
-        homes = Homes(before.places, tasks)
+        homes = SiteAssignment(before.places, tasks)
         batch = Batch(
             number,
             self.versions.path,
@@ -382,9 +384,11 @@ class Pipeline:
         else:  # all rows there are do not fit into a task's memory; those of a micro-batch do
             order = ["time", *(name for name in ready.columns if name not in ("time", "bad"))]
             sites = ready.repartition(tasks, "site").sortWithinPartitions(*order)
-        return [Grown.read(bytes(row.report)) for row in sites.mapInArrow(grow(program, batch), REPORT).collect()]
+        return [TaskReport.read(bytes(row.report)) for row in sites.mapInArrow(grow(plan, batch), REPORT).collect()]
 
-    def _grown_version(self, before: Version, number: int, stream: str, grown: list[Grown], at: datetime) -> Version:
+    def _next_version(
+        self, before: StateVersion, number: int, stream: str, grown: list[TaskReport], at: datetime
+    ) -> StateVersion:
         clocks, records, began = dict(before.clocks), dict(before.sites), int(at.timestamp() * 1e6)
         changed: dict[str, Any] = {}
         parts = dict(before.parts)
@@ -396,15 +400,15 @@ class Pipeline:
             # A row that is rejected may name any site: the state has those that count, or would if their clocks were right.
             known = {site: rows for site, rows in one.sites.items() if site in clocks or rows[3]}
             records |= {site: records.get(site, SiteRecord()).after(rows, began) for site, rows in known.items()}
-        names = {thing.name for thing in self.program.kept}
+        names = {thing.name for thing in self.plan.specs}
         counts = {
             name: before.totals.get(name, 0) + sum(getattr(one, name) for one in grown)
             for name in ("counted", "late", "rejected")
         }
-        return Version(
+        return StateVersion(
             number,
             stream,
-            self.program.described(),
+            self.plan.compatibility(),
             now=max(clocks.values(), default=None),
             clocks=clocks,
             places=with_places(before.places, changed, names),
@@ -416,9 +420,9 @@ class Pipeline:
             parts=parts,
         )
 
-    def _ask(self, version: Version, grown: list[Grown], spark: SparkSession) -> tuple[list[dict[str, Any]], int]:
+    def _ask(self, version: StateVersion, grown: list[TaskReport], spark: SparkSession) -> tuple[list[dict[str, Any]], int]:
         """The answers now: from tasks that knew the newest tick, and for all other sites from a job of their own."""
-        if version.now is None or not self.program.asks:
+        if version.now is None or not self.plan.bindings:
             return [], 0
         timely = [one for one in grown if one.now == version.now and one.share]
         sites = self._to_be_asked(version, {site for one in timely for site in one.places})
@@ -427,12 +431,12 @@ class Pipeline:
             tasks = min(spark.sparkContext.defaultParallelism, len(sites))
             moment = Moment(self.versions.path, version.now)
             chunks = [packed({site: version.places[site] for site in sites[i::tasks]}) for i in range(tasks)]
-            job = share_job(self.program, moment, chunks)
+            job = share_job(self.plan, moment, chunks)
             told = spark.range(0, tasks, 1, tasks).mapInArrow(job, REPORT).collect()
             shares += [json.loads(bytes(row.report)) for row in told]
-        return answers_of(self.program, shares)
+        return answers_of(self.plan, shares)
 
-    def _to_be_asked(self, version: Version, answered: set[str]) -> list[str]:
+    def _to_be_asked(self, version: StateVersion, answered: set[str]) -> list[str]:
         """The sites whose sketches must be read for the answers now.
 
         A site all of whose rows have left the window adds nothing to what is asked of all sites. It is read only where
@@ -440,20 +444,20 @@ class Pipeline:
         """
         assert version.now is not None
         others = sorted(version.places.keys() - answered)
-        if any(ask.query.by == "site" for ask in self.program.asks):
+        if any(ask.query.by == "site" for ask in self.plan.bindings):
             return others
-        oldest = version.now - self.program.window.ticks
+        oldest = version.now - self.plan.window.ticks
         return [site for site in others if version.clocks.get(site, version.now) > oldest]
 
-    def _store_sketches(self, version: Version, moment: Any) -> Version:
+    def _store_sketches(self, version: StateVersion, moment: Any) -> StateVersion:
         """Put the sketches of all sites into the store, if it is time to."""
         every = self.config.store.sketches
         if every == "never" or version.now is None:
             return version
-        due = version.stored is None or every == "always" or version.now - version.stored >= self.program.window.length(every)
+        due = version.stored is None or every == "always" or version.now - version.stored >= self.plan.window.length(every)
         if not due:
             return version
-        kept = {thing.name: thing.recipe.kind for thing in self.program.kept if isinstance(thing, Kept)}
+        kept = {thing.name: thing.recipe.kind for thing in self.plan.specs if isinstance(thing, SketchSpec)}
         wanted = {
             site: {name: place for name, place in places.items() if name in kept}
             for site, places in sorted(version.places.items())
@@ -473,10 +477,10 @@ class Pipeline:
                 for name, place in wanted[site].items()
             ]
             self.store.put("sketches", version.batch, rows, f"{part:05d}")
-        return Version(**{name: getattr(version, name) for name in version.__dataclass_fields__} | {"stored": version.now})
+        return StateVersion(**{name: getattr(version, name) for name in version.__dataclass_fields__} | {"stored": version.now})
 
 
-def _by_task(before: Version, homes: Homes, tasks: int) -> tuple[bytes, ...]:
+def _by_task(before: StateVersion, homes: SiteAssignment, tasks: int) -> tuple[bytes, ...]:
     """What each task has to know of its sites from the batch before: where their sketches are, their clocks and their gaps."""
     known: list[tuple[dict[str, Any], ...]] = [({}, {}, {}) for _ in range(tasks)]
     gaps = {site: record.gap for site, record in before.sites.items() if record.gap}

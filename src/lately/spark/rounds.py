@@ -19,11 +19,12 @@ from lately.core.times import instant_of
 from lately.monitor.announcement import Announcement
 from lately.monitor.coordinator import Coordinator
 from lately.monitor.messages import Message, decode
+from lately.pipeline.plan import MonitorSpec, PipelinePlan
+from lately.pipeline.site_assignment import site_number
+from lately.pipeline.state_versions import Place, StateVersion, StateVersions, packed, unpacked
+from lately.pipeline.task_report import REPORT, TaskReport
 from lately.spark.ask import as_text
-from lately.spark.grow import REPORT, Grown
-from lately.spark.program import KeptMonitor, Program
-from lately.spark.sites import load_sites, number_of, remember
-from lately.spark.versions import Place, Version, Versions, packed, unpacked
+from lately.spark.sites import load_sites, remember
 
 #: Exchanges after one batch; a protocol that needs more than this has a fault.
 _MOST = 1000
@@ -43,22 +44,24 @@ class Call:
 class Round:
     """What rounds have come to: the state after them, what to tell the world, and the bytes that were carried."""
 
-    version: Version
+    version: StateVersion
     alerts: list[Row] = field(default_factory=list)
     answers: list[Row] = field(default_factory=list)
     carried: int = 0
 
 
-def settle(program: Program, versions: Versions, version: Version, grown: Sequence[Grown], spark: SparkSession) -> Round:
+def settle(
+    plan: PipelinePlan, versions: StateVersions, version: StateVersion, grown: Sequence[TaskReport], spark: SparkSession
+) -> Round:
     """Carry messages between sites and coordinators until all is said."""
     done = Round(version)
     coordinators = {}
-    for thing in program.monitors:
+    for thing in plan.monitors:
         said = [decode(base64.b64decode(text)) for one in grown for text in one.messages.get(thing.name, [])]
         spoke = {site for one in grown for site, places in one.places.items() if thing.name in places}
         coordinator = _coordinator(thing, versions, version, spoke)
         if coordinator is not None:
-            coordinators[thing.name] = _exchange(program, thing, versions, coordinator, (said, spoke), done, spark)
+            coordinators[thing.name] = _exchange(plan, thing, versions, coordinator, (said, spoke), done, spark)
             _tell(thing, coordinator, done)
     if coordinators:
         part, at = versions.write_part(version.batch, [one.to_bytes() for one in coordinators.values()])
@@ -67,20 +70,20 @@ def settle(program: Program, versions: Versions, version: Version, grown: Sequen
     return done
 
 
-def _coordinator(thing: KeptMonitor, versions: Versions, version: Version, spoke: set[str]) -> Coordinator | None:
+def _coordinator(thing: MonitorSpec, versions: StateVersions, version: StateVersion, spoke: set[str]) -> Coordinator | None:
     """The coordinator as it was, or a new one that begins with the sites that are here."""
     place = version.coordinators.get(thing.name)
     if place is not None:
         restored = thing.monitor.restore(versions.blobs([place])[place], limit=2**63)
         assert isinstance(restored, Coordinator)
         return restored
-    return thing.monitor.coordinator(sorted(number_of(site) for site in spoke)) if spoke else None
+    return thing.monitor.coordinator(sorted(site_number(site) for site in spoke)) if spoke else None
 
 
 def _exchange(
-    program: Program,
-    thing: KeptMonitor,
-    versions: Versions,
+    plan: PipelinePlan,
+    thing: MonitorSpec,
+    versions: StateVersions,
     coordinator: Coordinator,
     heard: tuple[list[Message], set[str]],
     done: Round,
@@ -90,7 +93,7 @@ def _exchange(
     names = _names(done.version, thing.name)
     now = done.version.now
     assert now is not None
-    calls = {site: Call(advance=now - program.lateness) for site in names.values() if site not in spoke}
+    calls = {site: Call(advance=now - plan.lateness) for site in names.values() if site not in spoke}
     for _ in range(_MOST):
         # The order in which tasks end is nobody's; replies must not depend on it.
         said.sort(key=lambda one: (one.site, one.sequence))
@@ -101,29 +104,34 @@ def _exchange(
             calls.setdefault(names[reply.site], Call()).messages.append(as_text(content))
         if not calls:
             return coordinator
-        said = _wake(program, thing, versions, calls, done.version, spark)
+        said = _wake(plan, thing, versions, calls, done.version, spark)
         calls = {}
-    raise LatelyError(f"the monitor {thing.watch.name!r} did not come to rest in {_MOST} exchanges; please report it")
+    raise LatelyError(f"the monitor {thing.settings.name!r} did not come to rest in {_MOST} exchanges; please report it")
 
 
-def _names(version: Version, name: str) -> dict[int, str]:
+def _names(version: StateVersion, name: str) -> dict[int, str]:
     """The sites of a monitor by their numbers."""
     names: dict[int, str] = {}
     for site, places in version.places.items():
-        if name in places and (other := names.setdefault(number_of(site), site)) != site:
+        if name in places and (other := names.setdefault(site_number(site), site)) != site:
             raise LatelyError(f"the sites {site!r} and {other!r} have the same number in monitors; rename one of them")
     return names
 
 
 def _wake(
-    program: Program, thing: KeptMonitor, versions: Versions, calls: dict[str, Call], version: Version, spark: SparkSession
+    plan: PipelinePlan,
+    thing: MonitorSpec,
+    versions: StateVersions,
+    calls: dict[str, Call],
+    version: StateVersion,
+    spark: SparkSession,
 ) -> list[Message]:
     """Run the sites that are spoken to; their new state goes into the version."""
     sites = sorted(calls)
     tasks = min(spark.sparkContext.defaultParallelism, len(sites))
     chunks = [packed([(site, calls[site], version.places[site][thing.name]) for site in sites[i::tasks]]) for i in range(tasks)]
-    job = _wake_job(program, thing, (versions.path, version.batch), chunks)
-    reports = [Grown.read(bytes(row.report)) for row in spark.range(0, tasks, 1, tasks).mapInArrow(job, REPORT).collect()]
+    job = _wake_job(plan, thing, (versions.path, version.batch), chunks)
+    reports = [TaskReport.read(bytes(row.report)) for row in spark.range(0, tasks, 1, tasks).mapInArrow(job, REPORT).collect()]
     said: list[Message] = []
     for one in reports:
         assert one.part is not None
@@ -136,24 +144,24 @@ def _wake(
 
 
 def _wake_job(
-    program: Program, thing: KeptMonitor, state: tuple[str, int], chunks: list[bytes]
+    plan: PipelinePlan, thing: MonitorSpec, state: tuple[str, int], chunks: list[bytes]
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                yield _woken(program, thing, state, unpacked(chunks[number])).to_batch()
+                yield _woken(plan, thing, state, unpacked(chunks[number])).to_batch()
 
     return run
 
 
-def _woken(program: Program, thing: KeptMonitor, state: tuple[str, int], calls: list[tuple[str, Call, Place]]) -> Grown:
-    versions, done, sites = Versions(state[0]), Grown(messages={thing.name: []}), []
+def _woken(plan: PipelinePlan, thing: MonitorSpec, state: tuple[str, int], calls: list[tuple[str, Call, Place]]) -> TaskReport:
+    versions, done, sites = StateVersions(state[0]), TaskReport(messages={thing.name: []}), []
     known = load_sites(versions, [thing], {name: {thing.name: place} for name, _, place in calls}, take=True)
     for name, call, _ in calls:
         site = known[name][thing.name]
         said = [reply for text in call.messages for reply in site.receive(decode(base64.b64decode(text)))]
         if call.advance is not None:
-            said += site.advance(instant_of(call.advance, program.window))
+            said += site.advance(instant_of(call.advance, plan.window))
         done.messages[thing.name] += [as_text(message.to_bytes()) for message in said]
         sites.append(site)
     part, at = versions.write_part(state[1], [site.to_bytes() for site in sites])
@@ -164,9 +172,9 @@ def _woken(program: Program, thing: KeptMonitor, state: tuple[str, int], calls: 
     return done
 
 
-def _tell(thing: KeptMonitor, coordinator: Coordinator, done: Round) -> None:
+def _tell(thing: MonitorSpec, coordinator: Coordinator, done: Round) -> None:
     """Alerts for what has passed the line since the last batch, in either direction; and what is announced now."""
-    watch, said = thing.watch, coordinator[thing.watch.name]
+    watch, said = thing.settings, coordinator[thing.settings.name]
     shown: dict[str | None, Any] = {}
     confidence = 1 - watch.delta
     if isinstance(said, Announcement):

@@ -19,10 +19,10 @@ from pyspark.sql import types as T
 from lately.config import Exact
 from lately.core.durations import nanoseconds
 from lately.core.errors import ParameterError
+from lately.pipeline.plan import PipelinePlan
 from lately.spark.ahead import IN_THE_FUTURE
 from lately.spark.analysis import types_of
 from lately.spark.attempts import Attempt, Attempts
-from lately.spark.program import Program
 from lately.spark.sources import corrupt_column
 
 #: A sign that a row is bad, and what it is rejected for then. Signs are cheap, and looked at for every row; texts are not.
@@ -46,23 +46,23 @@ _WHOLE = 2**53
 class Judge:
     """The expressions for one source; built once, as that takes longer than to run them over a small batch."""
 
-    def __init__(self, df: DataFrame, program: Program) -> None:
-        kinds = types_of(df, program)
+    def __init__(self, df: DataFrame, plan: PipelinePlan) -> None:
+        kinds = types_of(df, plan)
         #: What keys are, to those who ask for one later.
         kind = kinds["key"]
         self.keys = "integer" if isinstance(kind, T.IntegralType) else "binary" if isinstance(kind, T.BinaryType) else "text"
         #: Whether keys cross as hashes: text does, unless somebody wants to see it again.
-        self.hashed = not isinstance(kinds["key"], T.IntegralType) and not program.names_keys
-        columns = program.config.columns
+        self.hashed = not isinstance(kinds["key"], T.IntegralType) and not plan.needs_keys
+        columns = plan.config.columns
         raw = {"time": columns.time, "key": columns.key, "site": columns.site, "value": columns.value, "count": columns.count}
         texts = {name: text for name, text in raw.items() if text is not None}
-        self._attempts = Attempts(df.sparkSession, (*texts.values(), *program.filters, *program.extras))
+        self._attempts = Attempts(df.sparkSession, (*texts.values(), *plan.filters, *plan.exact_columns))
         given = {name: self._attempts[text] for name, text in texts.items()}
-        self._time = _time(given["time"].value, kinds["time"], program)
-        corrupt = corrupt_column(program.config.source)
-        self._reasons = [*_corrupt(df, corrupt), *self._all_reasons(given, kinds, program)]
+        self._time = _time(given["time"].value, kinds["time"], plan)
+        corrupt = corrupt_column(plan.config.source)
+        self._reasons = [*_corrupt(df, corrupt), *self._all_reasons(given, kinds, plan)]
         self._row = _as_text(df, corrupt)
-        self._selected = self._columns(given, kinds, program)
+        self._selected = self._columns(given, kinds, plan)
 
     def __call__(self, df: DataFrame, floor: int | None) -> DataFrame:
         """Every row of a batch, ready to cross; those before ``floor`` (as ``time`` tells it) may be late."""
@@ -80,63 +80,63 @@ class Judge:
         rows = self._attempts.on(df).select(site, time, self._row.alias("row"), rejected.alias("rejected"))
         return rows.where("not rejected").select(F.col("site").cast("string").alias("site"), "time", "row")
 
-    def _all_reasons(self, given: dict[str, Attempt], kinds: dict[str, T.DataType], program: Program) -> list[Reason]:
+    def _all_reasons(self, given: dict[str, Attempt], kinds: dict[str, T.DataType], plan: PipelinePlan) -> list[Reason]:
         """Why a row is rejected; the first counts."""
         time, key = given["time"].value, given["key"].value
-        reasons = [*_failures(given, self._attempts, program), *_missing("time", given)]
+        reasons = [*_failures(given, self._attempts, plan), *_missing("time", given)]
         reasons += [
             (self._time.isNull(), F.concat(F.lit("time cannot be read: "), time.cast("string"))),
-            *_absurd(self._time, program),
+            *_absurd(self._time, plan),
             *_missing("key", given),
-            *_keys(key, kinds["key"], program),
+            *_keys(key, kinds["key"], plan),
         ]
         if not self.hashed:
             reasons += _undecodable("key", key, kinds["key"])
         if "site" in given:
             reasons += [*_missing("site", given), *_undecodable("site", given["site"].value, kinds["site"])]
-        if program.numbers:
-            reasons += _values(given["value"], program)
+        if plan.value_queries:
+            reasons += _values(given["value"], plan)
         if "count" in given:
             count = given["count"].value
             reasons += _missing("count", given)
             reasons.append((count < 0, F.concat(F.lit("count is negative: "), count.cast("string"))))
             reasons.append((count > _WHOLE, F.concat(F.lit("count is beyond 2**53: "), count.cast("string"))))
-        return reasons + _exact(kinds, program, self._attempts)
+        return reasons + _exact(kinds, plan, self._attempts)
 
-    def _columns(self, given: dict[str, Attempt], kinds: dict[str, T.DataType], program: Program) -> list[Column]:
+    def _columns(self, given: dict[str, Attempt], kinds: dict[str, T.DataType], plan: PipelinePlan) -> list[Column]:
         """What crosses of every row."""
         site = F.lit("")
         if "site" in given:
             site = given["site"].value.cast("bigint" if isinstance(kinds["site"], T.IntegralType) else "string")
             if isinstance(kinds["site"], T.StringType):
                 site = F.make_valid_utf8(site)  # a row that is rejected for it crosses as well
-        key = _key(given["key"].value, kinds["key"], program)
+        key = _key(given["key"].value, kinds["key"], plan)
         if self.hashed:
             key = F.when(key.isNotNull(), F.xxhash64(key))  # of NULL it would be the seed
         time = self._time  # what is rejected for it has none that Python could read
-        if program.window.kind == "time":
+        if plan.window.kind == "time":
             time = F.when((time >= F.lit(_FIRST)) & (time < F.lit(_LAST)), time)
         columns = [site.alias("site"), time.alias("time"), key.alias("key")]
-        if program.numbers:
+        if plan.value_queries:
             number = given["value"].value.cast("double")
             value = F.greatest(F.least(number, F.lit(1e300)), F.lit(-1e300))  # sketches know no infinity
             columns.append(value.alias("value"))
         if "count" in given:
             columns.append(given["count"].value.cast("bigint").alias("count"))
-        if program.filters:
-            passed = [self._attempts[text].value for text in program.filters]
+        if plan.filters:
+            passed = [self._attempts[text].value for text in plan.filters]
             bits = [F.when(one, F.lit(1 << bit)).otherwise(F.lit(0)) for bit, one in enumerate(passed)]
             mask = bits[0].cast("bigint")
             for bit in bits[1:]:
                 mask = mask.bitwiseOR(bit.cast("bigint"))
             columns.append(mask.alias("where"))
-        extras = [_extra(self._attempts[text].value, kinds[f"extra {i}"]) for i, text in enumerate(program.extras)]
+        extras = [_extra(self._attempts[text].value, kinds[f"extra {i}"]) for i, text in enumerate(plan.exact_columns)]
         return columns + [extra.alias(f"x{i}") for i, extra in enumerate(extras)]
 
 
-def _time(column: Column, kind: T.DataType, program: Program) -> Column:
+def _time(column: Column, kind: T.DataType, plan: PipelinePlan) -> Column:
     """Microseconds since 1970, or the integers that the window is in."""
-    if program.window.kind == "integer":
+    if plan.window.kind == "integer":
         if not isinstance(kind, T.IntegralType | T.StringType):
             raise ParameterError(
                 f"columns.time is of type {kind.simpleString()} but window.length is an integer; "
@@ -159,13 +159,13 @@ def _time(column: Column, kind: T.DataType, program: Program) -> Column:
     raise ParameterError(f"columns.time is of type {kind.simpleString()}; give a timestamp, a date, a number or text")
 
 
-def _absurd(time: Column, program: Program) -> list[Reason]:
+def _absurd(time: Column, plan: PipelinePlan) -> list[Reason]:
     """Times that would push everything else out of the window."""
-    if program.window.kind == "integer":
+    if plan.window.kind == "integer":
         return [((time > F.lit(2**62)) | (time < F.lit(-(2**62))), F.lit("time is beyond 2**62"))]
     beyond = (time < F.lit(_FIRST)) | (time >= F.lit(_LAST))
     reasons = [(beyond, F.lit("time is beyond the year 9999: numbers are seconds since 1970"))]
-    future = program.config.window.future
+    future = plan.config.window.future
     if future is not None:
         ahead = nanoseconds(future) // 1000
         limit = F.unix_micros(F.col(ARRIVED)) + F.lit(ahead)
@@ -173,19 +173,19 @@ def _absurd(time: Column, program: Program) -> list[Reason]:
     return reasons
 
 
-def _key(column: Column, kind: T.DataType, program: Program) -> Column:
+def _key(column: Column, kind: T.DataType, plan: PipelinePlan) -> Column:
     if isinstance(kind, T.IntegralType):
         return column.cast("bigint")
     if not isinstance(kind, T.StringType | T.BinaryType | T.CharType | T.VarcharType):
         raise ParameterError(
-            f"columns.key = {program.config.columns.key!r} is of type {kind.simpleString()}; keys are integers, text or "
-            f'binary: write "cast({program.config.columns.key} as string)"'
+            f"columns.key = {plan.config.columns.key!r} is of type {kind.simpleString()}; keys are integers, text or "
+            f'binary: write "cast({plan.config.columns.key} as string)"'
         )
     return column
 
 
-def _keys(column: Column, kind: T.DataType, program: Program) -> list[Reason]:
-    universe = program.integer_keys
+def _keys(column: Column, kind: T.DataType, plan: PipelinePlan) -> list[Reason]:
+    universe = plan.key_universe
     if universe is None:
         return []
     if not isinstance(kind, T.IntegralType):
@@ -194,10 +194,10 @@ def _keys(column: Column, kind: T.DataType, program: Program) -> list[Reason]:
     return [(outside, F.concat(F.lit(f"key is outside of 0..{universe - 1}: "), column.cast("string")))]
 
 
-def _values(given: Attempt, program: Program) -> list[Reason]:
+def _values(given: Attempt, plan: PipelinePlan) -> list[Reason]:
     column, number = given.value, given.value.cast("double")
     reasons = [(number.isNull(), F.lit(_without("value", given))), (F.isnan(number), F.lit("value is not a number (NaN)"))]
-    for query in program.numbers:
+    for query in plan.value_queries:
         if query.outside == "reject":
             outside = (number < query.lo) | (number > query.hi)
             text = F.concat(F.lit(f"value is outside of {query.lo:g}..{query.hi:g} ({query.name}): "), column.cast("string"))
@@ -205,18 +205,18 @@ def _values(given: Attempt, program: Program) -> list[Reason]:
     return reasons
 
 
-def _exact(kinds: dict[str, T.DataType], program: Program, attempts: Attempts) -> list[Reason]:
+def _exact(kinds: dict[str, T.DataType], plan: PipelinePlan, attempts: Attempts) -> list[Reason]:
     """What exact queries cannot take of the rows that they are about; a NULL in what they add up they leave out."""
     reasons: list[Reason] = []
-    for query in program.config.queries:
+    for query in plan.config.queries:
         if isinstance(query, Exact):
             here = F.lit(True) if query.where is None else F.coalesce(attempts[query.where].value, F.lit(False))
             if query.per is not None:
                 group = attempts[query.per].value
                 reasons.append((here & group.isNull(), F.lit(f"no {query.per} ({query.name})")))
-                kind = kinds[f"extra {program.extras.index(query.per)}"]
+                kind = kinds[f"extra {plan.exact_columns.index(query.per)}"]
                 reasons += [(here & sign, text) for sign, text in _undecodable(query.per, group, kind)]
-            if query.of is not None and isinstance(kinds[f"extra {program.extras.index(query.of)}"], T.IntegralType):
+            if query.of is not None and isinstance(kinds[f"extra {plan.exact_columns.index(query.of)}"], T.IntegralType):
                 number = attempts[query.of].value.cast("bigint")
                 beyond = (number > _WHOLE) | (number < -_WHOLE)
                 text = F.concat(F.lit(f"{query.of} is beyond 2**53 ({query.name}): "), number.cast("string"))
@@ -224,11 +224,11 @@ def _exact(kinds: dict[str, T.DataType], program: Program, attempts: Attempts) -
     return reasons
 
 
-def _failures(given: dict[str, Attempt], attempts: Attempts, program: Program) -> list[Reason]:
+def _failures(given: dict[str, Attempt], attempts: Attempts, plan: PipelinePlan) -> list[Reason]:
     """Expressions that Spark cannot compute for a row: a cast, an overflow, a division by zero."""
     used = list(given.items())
-    used += [("filter", attempts[text]) for text in program.filters]
-    used += [("expression", attempts[text]) for text in program.extras]
+    used += [("filter", attempts[text]) for text in plan.filters]
+    used += [("expression", attempts[text]) for text in plan.exact_columns]
     return [(one.failed, F.lit(f"{name} cannot be computed: {one.text}")) for name, one in used if one.failed is not None]
 
 

@@ -10,8 +10,9 @@ from typing import Any
 
 from lately.core.codec import from_trusted_bytes
 from lately.core.keys import hash_keys
-from lately.spark.program import Kept, KeptMonitor, KeptWindows, Program, Thing
-from lately.spark.versions import Place, Versions
+from lately.pipeline.plan import MonitorSpec, PipelinePlan, StateSpec, WindowsSpec
+from lately.pipeline.site_assignment import site_number
+from lately.pipeline.state_versions import Place, StateVersions
 
 #: Memory that a worker spends on what it keeps, in bytes.
 _ROOM = 2**29
@@ -25,7 +26,7 @@ _taken = 0
 
 
 def load_sites(
-    versions: Versions, things: Sequence[Thing], places: Mapping[str, Mapping[str, Place]], *, take: bool
+    versions: StateVersions, things: Sequence[StateSpec], places: Mapping[str, Mapping[str, Place]], *, take: bool
 ) -> dict[str, dict[str, Any]]:
     """What sites have of these things by name, or empty ones, reading each part once; ``take`` them to change them.
 
@@ -45,7 +46,7 @@ def load_sites(
 
 
 def each_site(
-    versions: Versions, things: Sequence[Thing], places: Mapping[str, Mapping[str, Place]]
+    versions: StateVersions, things: Sequence[StateSpec], places: Mapping[str, Mapping[str, Place]]
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Sites one after the other, with what they have of these things; only some are in memory at a time."""
     names = {thing.name for thing in things}
@@ -60,14 +61,14 @@ def each_site(
     yield from load_sites(versions, things, group, take=False).items()
 
 
-def _load(thing: Thing, place: Place | None, site: str, blobs: Mapping[Place, bytes]) -> Any:
+def _load(thing: StateSpec, place: Place | None, site: str, blobs: Mapping[Place, bytes]) -> Any:
     if place is None:
-        return site_of(thing, site) if isinstance(thing, KeptMonitor) else thing.empty()
+        return site_of(thing, site) if isinstance(thing, MonitorSpec) else thing.empty()
     found = _forget(place)
     if found is None:
         return _read(thing, blobs[place])
     # A session may have run an earlier file, with other exact queries.
-    return thing.arranged(found) if isinstance(thing, KeptWindows) else found
+    return thing.with_queries(found) if isinstance(thing, WindowsSpec) else found
 
 
 def remember(place: Place, thing: Any) -> None:
@@ -88,29 +89,21 @@ def _forget(place: Place) -> Any:
     return found
 
 
-def _read(thing: Thing, blob: bytes) -> Any:
-    if isinstance(thing, KeptMonitor):
+def _read(thing: StateSpec, blob: bytes) -> Any:
+    if isinstance(thing, MonitorSpec):
         return thing.monitor.restore(blob, limit=2**63)
     read = from_trusted_bytes(blob)
-    return thing.arranged(read) if isinstance(thing, KeptWindows) else read
+    return thing.with_queries(read) if isinstance(thing, WindowsSpec) else read
 
 
-def number_of(site: str) -> int:
-    """A site's number in monitors: the same wherever and whenever it is asked for.
-
-    It has 48 bits of the hash of its name: of 10,000 sites two have the same number with a probability below 2e-7.
-    """
-    return int(hash_keys([site])[0] >> 16)
-
-
-def site_of(thing: KeptMonitor, site: str) -> Any:
+def site_of(thing: MonitorSpec, site: str) -> Any:
     """A new site of a monitor."""
-    return thing.monitor.site(number_of(site), birth=int(hash_keys([f"{thing.name} {site}"])[0]))
+    return thing.monitor.site(site_number(site), birth=int(hash_keys([f"{thing.name} {site}"])[0]))
 
 
-def things_of(program: Program, *, monitors: bool) -> list[Thing]:
+def things_of(plan: PipelinePlan, *, monitors: bool) -> list[StateSpec]:
     """What sites keep: the sketches, or the sites of monitors."""
-    return [thing for thing in program.kept if isinstance(thing, KeptMonitor) == monitors]
+    return [thing for thing in plan.specs if isinstance(thing, MonitorSpec) == monitors]
 
 
-__all__ = ["Kept", "each_site", "load_sites", "number_of", "remember", "site_of", "things_of"]
+__all__ = ["each_site", "load_sites", "remember", "site_of", "things_of"]

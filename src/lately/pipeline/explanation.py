@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from lately.config import Config, Counts, Exact, Join, Quantiles, Query, Ranges, Top, Watch
-from lately.core import plan
+from lately.config import Config, Counts, Exact, Join, MonitorTable, Quantiles, Query, Ranges, Top
 from lately.core.durations import Window
 from lately.core.errors import ParameterError
-from lately.spark.program import Kept, KeptMonitor, KeptWindows, Program, Thing
+from lately.core.plan import merged_error, split
+from lately.pipeline.plan import MonitorSpec, PipelinePlan, SketchSpec, StateSpec, WindowsSpec
 from lately.store import tables
 
 #: Rows of the made-up stream; above that each counts more than once.
@@ -45,20 +45,20 @@ def explain(config: Config, arrivals: int = 1_000_000) -> dict[str, Any]:
     """
     if arrivals < 1:
         raise ParameterError(f"{arrivals} arrivals in a window; give at least 1")
-    program = Program.of(config)
-    kept = [_thing(program, thing, arrivals) for thing in program.kept]
+    plan = PipelinePlan.of(config)
+    kept = [_thing(plan, thing, arrivals) for thing in plan.specs]
     whole = {name: sum(one[name] for one in kept) for name in ("empty_bytes", "bytes", "stored_bytes")}
     return {
         "name": config.name,
         "source": _source(config),
-        "window": _window(config, program.window),
-        "crossing": _crossing(program),
+        "window": _window(config, plan.window),
+        "crossing": _crossing(plan),
         "arrivals": arrivals,
         "kept": kept,
         "site": whole,
         "measured": f"built here and fed {arrivals:,} arrivals, spread evenly over the window, of up to {_KEYS:,} keys, some "
         "of them frequent (Zipf); a site with other keys may take more or less",
-        "queries": [_query(config, program.window, query) for query in config.queries],
+        "queries": [_query(config, plan.window, query) for query in config.queries],
         "monitors": [_monitor(config, watch) for watch in config.monitors],
         "goes": _goes(config),
     }
@@ -93,21 +93,21 @@ def _window(config: Config, window: Window) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _crossing(program: Program) -> list[dict[str, str]]:
+def _crossing(plan: PipelinePlan) -> list[dict[str, str]]:
     """The columns that go from Java to Python for every row."""
-    columns = program.config.columns
+    columns = plan.config.columns
     crossing = [("site", "text", columns.site or "one site: empty"), ("time", "8 bytes", columns.time)]
-    if program.names_keys:
+    if plan.needs_keys:
         crossing.append(("key", "as it is", f"{columns.key}, which answers show or read as a number"))
     else:
         crossing.append(("key", "8 bytes", f"{columns.key}, hashed in Java unless it is an integer"))
-    if program.numbers:
+    if plan.value_queries:
         crossing.append(("value", "8 bytes", str(columns.value)))
     if columns.count is not None:
         crossing.append(("count", "8 bytes", columns.count))
-    if program.filters:
-        crossing.append(("where", "8 bytes", f"a bit for each of: {'; '.join(program.filters)}"))
-    crossing += [(f"x{i}", "8 bytes or text", text) for i, text in enumerate(program.extras)]
+    if plan.filters:
+        crossing.append(("where", "8 bytes", f"a bit for each of: {'; '.join(plan.filters)}"))
+    crossing += [(f"x{i}", "8 bytes or text", text) for i, text in enumerate(plan.exact_columns)]
     crossing.append(("reason, row", "null, or text", "why a row is rejected, and the row if it is, or if it may be late"))
     return [{"column": name, "type": kind, "from": text} for name, kind, text in crossing]
 
@@ -115,20 +115,20 @@ def _crossing(program: Program) -> list[dict[str, str]]:
 # -- what is kept ------------------------------------------------------------------------------------------------------
 
 
-def _thing(program: Program, thing: Thing, arrivals: int) -> dict[str, Any]:
-    asked = [ask.query.name for ask in program.asks if thing.name in ask.of]
-    bits = [bit for _, bit in thing.streams] if isinstance(thing, KeptMonitor) else [thing.bit]
-    where = " / ".join(program.filters[bit] for bit in bits if bit is not None) or None
+def _thing(plan: PipelinePlan, thing: StateSpec, arrivals: int) -> dict[str, Any]:
+    asked = [ask.query.name for ask in plan.bindings if thing.name in ask.spec_names]
+    bits = [bit for _, bit in thing.streams] if isinstance(thing, MonitorSpec) else [thing.filter_bit]
+    where = " / ".join(plan.filters[bit] for bit in bits if bit is not None) or None
     said: dict[str, Any] = {"name": thing.name, "where": where, "queries": asked}
-    if isinstance(thing, Kept):
+    if isinstance(thing, SketchSpec):
         given = dict(thing.recipe.options)
         options = {name: given[name] for name in _SHOWN[thing.recipe.kind]}
         said |= {"class": _CLASSES[thing.recipe.kind], "options": options, "error_once_merged": _merged(thing)}
-    elif isinstance(thing, KeptWindows):
+    elif isinstance(thing, WindowsSpec):
         said |= {"class": "Windows", "options": {}, "error_once_merged": 0.0}
     else:
-        said |= {"class": "Monitor", "options": {}, "error_once_merged": None, "queries": [thing.watch.name]}
-    return said | _measured(program, thing, arrivals)
+        said |= {"class": "Monitor", "options": {}, "error_once_merged": None, "queries": [thing.settings.name]}
+    return said | _measured(plan, thing, arrivals)
 
 
 _SHOWN = {
@@ -139,27 +139,27 @@ _SHOWN = {
 }
 
 
-def _merged(thing: Kept) -> float:
+def _merged(thing: SketchSpec) -> float:
     """What eps becomes when the stored sketches of sites are merged in one step; of a TopK and of trees about."""
     options = dict(thing.recipe.options)
     eps = float(options["eps"])
     if thing.recipe.kind != "ecm":
         return round(eps * (1 + 1.2 / 8), 6) if thing.recipe.kind == "topk" else round(eps * (0.45 * (2 + 2.4) + 0.2), 6)
-    eps_cm, eps_sw = plan.split(eps, options["query"])
-    counters = 1 + plan.merged_error(eps_sw, 1)
+    eps_cm, eps_sw = split(eps, options["query"])
+    counters = 1 + merged_error(eps_sw, 1)
     part = counters if options["query"] == "point" else counters**2
     return round(max(part - 1, eps_cm * part), 6)
 
 
-def _measured(program: Program, thing: Thing, arrivals: int) -> dict[str, int]:
+def _measured(plan: PipelinePlan, thing: StateSpec, arrivals: int) -> dict[str, int]:
     """Bytes of an empty one, and in memory and stored after so many arrivals."""
     rng = np.random.default_rng(1)
-    rows, window = min(arrivals, _ROWS), program.window
+    rows, window = min(arrivals, _ROWS), plan.window
     keys = rng.zipf(1.2, rows) % _KEYS
     span = window.ticks * window.unit // 10**9 if window.kind == "time" else window.ticks * window.unit
     times = (np.arange(rows) * (span / rows)).astype(np.int64)
     counts = None if rows == arrivals else np.diff(np.arange(rows + 1) * arrivals // rows)
-    if isinstance(thing, KeptMonitor):
+    if isinstance(thing, MonitorSpec):
         site = thing.monitor.site(1, birth=1)
         empty = len(site.to_bytes())
         for stream, _ in thing.streams:
@@ -167,7 +167,7 @@ def _measured(program: Program, thing: Thing, arrivals: int) -> dict[str, int]:
         return {"empty_bytes": empty, "bytes": len(site.to_bytes()), "stored_bytes": len(site.to_bytes())}
     made: Any = thing.empty()
     empty = made.nbytes
-    if isinstance(thing, KeptWindows):  # every row is kept: so many times as large as what was fed
+    if isinstance(thing, WindowsSpec):  # every row is kept: so many times as large as what was fed
         read = {text for query in thing.queries for text in (query.of, query.per) if text is not None}
         made.update(dict.fromkeys(read, keys) or {"time": times}, times)
         scale = arrivals / rows
@@ -178,7 +178,7 @@ def _measured(program: Program, thing: Thing, arrivals: int) -> dict[str, int]:
     return {"empty_bytes": empty, "bytes": full, "stored_bytes": stored}
 
 
-def _keys_for(thing: Kept, keys: Any) -> Any:
+def _keys_for(thing: SketchSpec, keys: Any) -> Any:
     options = dict(thing.recipe.options)
     if thing.recipe.kind == "quantiles":
         return options["lo"] + keys / _KEYS * (options["hi"] - options["lo"])
@@ -231,7 +231,7 @@ def _asks(query: Query) -> str:
     return "pairs of rows with the same key" if isinstance(query, Join) else "the sum of the squares of all counts"
 
 
-def _monitor(config: Config, watch: Watch) -> dict[str, Any]:
+def _monitor(config: Config, watch: MonitorTable) -> dict[str, Any]:
     window = config.window.window
     last = window.text(window.ticks if watch.last is None else window.length(watch.last))
     what = f"count of {watch.key!r}" if watch.kind == "count" else watch.kind

@@ -8,8 +8,8 @@ import pytest
 import lately as lt
 from lately.config import of, parse
 from lately.core.plan import merged_error
-from lately.spark.explain import explain
-from lately.spark.program import Program
+from lately.pipeline.explanation import explain
+from lately.pipeline.plan import PipelinePlan
 
 ROOT = Path(__file__).parents[2]
 PAGES = re.findall(r"(?s)```toml\n(.*?)```", (ROOT / "docs" / "pipeline.md").read_text())
@@ -39,7 +39,7 @@ def test_every_pipeline_in_the_docs_is_explained(text):
     said = explain(config, arrivals=1000)
     assert [query["name"] for query in said["queries"]] == [query.name for query in config.queries]
     assert [watch["name"] for watch in said["monitors"]] == [watch.name for watch in config.monitors]
-    assert [one["name"] for one in said["kept"]] == [thing.name for thing in Program.of(config).kept]
+    assert [one["name"] for one in said["kept"]] == [thing.name for thing in PipelinePlan.of(config).specs]
     asked = {name for one in said["kept"] for name in one["queries"]}
     assert asked == {one["name"] for one in (*said["queries"], *said["monitors"])}
 
@@ -94,7 +94,7 @@ def test_what_merging_adds_is_what_merged_counters_have(kind):
     query = {"name": "a", "kind": kind, "eps": 0.1} | ({"keys": ["x"]} if kind == "counts" else {})
     config = config_with(query)
     (one,) = explain(config, 1000)["kept"]
-    (thing,) = Program.of(config).kept
+    (thing,) = PipelinePlan.of(config).specs
     made = thing.empty()
     made.update(["x"], [10])
     error = lt.merge([made, made]).error

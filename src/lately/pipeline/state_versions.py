@@ -30,7 +30,7 @@ KEEP = 3
 DEAD = 1 / 6
 #: Blobs no farther apart than this are read at once, but no more bytes than that: a request costs more than bytes do.
 _GAP, _RUN = 2**16, 2**25
-_FORMAT = 1
+_FORMAT = 2
 _SEED = "seed.json"
 
 #: Where a blob is: part, offset, length.
@@ -73,14 +73,14 @@ class SiteRecord:
 
 
 @dataclass(frozen=True)
-class Version:
+class StateVersion:
     """The state after a batch."""
 
     batch: int
     #: Spark's name for the stream that it belongs to.
     stream: str
     #: What was kept, for a later run to compare with.
-    program: dict[str, Any]
+    plan: dict[str, Any]
     #: The newest tick of all sites.
     now: int | None = None
     #: The newest tick of each site.
@@ -110,7 +110,7 @@ class Version:
         yield from self.coordinators.values()
 
 
-class Versions:
+class StateVersions:
     """The versions in one directory, on any filesystem that pyarrow or fsspec knows."""
 
     def __init__(self, path: str) -> None:
@@ -136,7 +136,7 @@ class Versions:
         names = [one.base_name.removesuffix(".json") for one in found if one.base_name.endswith(".json")]
         return sorted(int(name) for name in names if name.isdigit())
 
-    def read(self, batch: int) -> Version:
+    def read(self, batch: int) -> StateVersion:
         """The state after a batch."""
         path = f"{self._root}/{batch:012d}.json"
         try:
@@ -163,7 +163,7 @@ class Versions:
         (those of before there were secret seeds are counted with the default).
         """
         if batches := self.batches():
-            return int(self.read(batches[-1]).program.get("seed", DEFAULT_SEED))
+            return int(self.read(batches[-1]).plan.get("seed", DEFAULT_SEED))
         path = f"{self._root}/{_SEED}"
         if self._fs.get_file_info(path).type == fs.FileType.NotFound:
             with suppress(FileExistsError):  # of two runs that begin, both take what one has drawn
@@ -178,7 +178,7 @@ class Versions:
         """The newest batch whose version is there; -1 if there is none."""
         return max(self.batches(), default=-1)
 
-    def write(self, version: Version, before: Callable[[], None] | None = None) -> None:
+    def write(self, version: StateVersion, before: Callable[[], None] | None = None) -> None:
         """Publish a version; its parts must be written already.
 
         One that is there is not replaced, and one behind the newest is not added: another run has gone on then, and LeaseError
@@ -281,7 +281,7 @@ class Versions:
                     )
         return found
 
-    def compacted(self, version: Version) -> Version:
+    def compacted(self, version: StateVersion) -> StateVersion:
         """The version with its parts told, and those that are mostly dead copied into a new one."""
         live: dict[str, int] = {}
         for part, _, length in version.all_places():
@@ -333,21 +333,21 @@ def _runs(places: Iterable[Place]) -> Iterator[tuple[int, int, list[Place]]]:
         yield start, end - start, run
 
 
-def _version(content: dict[str, Any]) -> Version:
+def _version(content: dict[str, Any]) -> StateVersion:
     """A version as JSON has it, where tuples are lists."""
     content["places"] = {site: {name: tuple(at) for name, at in its.items()} for site, its in content["places"].items()}
     content["coordinators"] = {name: tuple(at) for name, at in content["coordinators"].items()}
     content["sites"] = {site: SiteRecord(**record) for site, record in content.get("sites", {}).items()}
-    return Version(**content)
+    return StateVersion(**content)
 
 
-def _fields(version: Version) -> dict[str, Any]:
+def _fields(version: StateVersion) -> dict[str, Any]:
     """A version as JSON takes it. Nothing is copied: ``asdict`` would copy every place of every site."""
     return version.__dict__ | {"sites": {site: record.__dict__ for site, record in version.sites.items()}}
 
 
-def _with(version: Version, **changes: Any) -> Version:
-    return Version(**{name: getattr(version, name) for name in version.__dataclass_fields__} | changes)
+def _with(version: StateVersion, **changes: Any) -> StateVersion:
+    return StateVersion(**{name: getattr(version, name) for name in version.__dataclass_fields__} | changes)
 
 
 def packed(content: Any) -> bytes:

@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 
 from lately.config import parse
 from lately.core.errors import FormatError, InputError, LeaseError
+from lately.pipeline.plan import MonitorSpec, PipelinePlan
+from lately.pipeline.state_versions import DEAD, KEEP, StateVersion, StateVersions, with_places
 from lately.sketches.hashing import DEFAULT_SEED
-from lately.spark.program import KeptMonitor, Program
-from lately.spark.versions import DEAD, KEEP, Version, Versions, with_places
 
-PLAIN = Version(batch=0, stream="a-stream", program={"query": ["hot", 10]})
+PLAIN = StateVersion(batch=0, stream="a-stream", plan={"query": ["hot", 10]})
 
 
 @pytest.fixture
 def versions(tmp_path):
-    made = Versions(str(tmp_path / "state"))
+    made = StateVersions(str(tmp_path / "state"))
     made.prepare()
     return made
 
@@ -59,10 +59,10 @@ def content(versions, version):
 
 def test_a_version_comes_back_as_it_was(versions):
     part, at = versions.write_part(7, [b"lima's", b"", b"paris's", b"the coordinator's"])
-    version = Version(
+    version = StateVersion(
         batch=7,
         stream="a-stream",
-        program={"sketches": {"hot": {"kind": "topk", "eps": 0.1}}, "none": None},
+        plan={"sketches": {"hot": {"kind": "topk", "eps": 0.1}}, "none": None},
         now=1_767_225_600,
         clocks={"lima": 1_767_225_600, "Grüße": -5},
         places={"lima": {"hot": (part, *at[0]), "slow": (part, *at[1])}, "Grüße": {"hot": (part, *at[2])}},
@@ -73,7 +73,7 @@ def test_a_version_comes_back_as_it_was(versions):
         parts={part: 30},
     )
     versions.write(version)
-    again = Versions(versions.path)
+    again = StateVersions(versions.path)
     assert again.batches() == [7]
     assert again.read(7) == version
     assert again.blobs(version.all_places()) == {
@@ -96,7 +96,7 @@ def test_batches_are_in_order_of_their_numbers(versions):
 
 
 def test_a_directory_that_is_not_there_has_no_batches(tmp_path):
-    versions = Versions(str(tmp_path / "nowhere"))
+    versions = StateVersions(str(tmp_path / "nowhere"))
     assert versions.batches() == []
     versions.tidy()
     versions.clear()
@@ -126,7 +126,7 @@ def test_a_version_behind_the_newest_is_not_written(versions):
 
 def test_a_version_that_appears_while_it_is_written_stays(versions):
     """The last look is before the file gets its name, and that name is given once."""
-    other = Versions(versions.path)
+    other = StateVersions(versions.path)
     with pytest.raises(LeaseError, match="another run has gone on to batch 3 "):
         versions.write(replace(PLAIN, batch=3), lambda: other.write(replace(PLAIN, batch=3, totals={"counted": 7})))
     assert versions.read(3).totals == {"counted": 7}
@@ -147,7 +147,7 @@ def test_of_runs_that_publish_the_same_batch_one_does(versions):
         def publish(run, batch=batch, wins=wins, barrier=barrier):
             barrier.wait()
             with suppress(LeaseError):
-                Versions(versions.path).write(replace(PLAIN, batch=batch, totals={"run": run}))
+                StateVersions(versions.path).write(replace(PLAIN, batch=batch, totals={"run": run}))
                 wins.append(run)
 
         threads = [threading.Thread(target=publish, args=(run,)) for run in range(4)]
@@ -195,7 +195,7 @@ def test_clear_removes_everything(versions):
 def test_a_path_that_cannot_be_written_to_is_told(tmp_path):
     (tmp_path / "taken").write_text("a file")
     with pytest.raises(InputError, match=r"cannot write the state to '.*taken'.*give a \[run\] checkpoint that can be"):
-        Versions(str(tmp_path / "taken")).prepare()
+        StateVersions(str(tmp_path / "taken")).prepare()
 
 
 # -- what is not as it was written -------------------------------------------------------------------------------------
@@ -206,7 +206,7 @@ def test_a_missing_version_is_told_with_its_remedy(versions):
         versions.read(4)
 
 
-WHOLE = {"format": 1, "batch": 4, "stream": "s", "program": {}, "places": {}, "coordinators": {}}
+WHOLE = {"format": 2, "batch": 4, "stream": "s", "plan": {}, "places": {}, "coordinators": {}}
 DAMAGED = {
     "empty": "",
     "cut": json.dumps(WHOLE)[:-5],
@@ -230,7 +230,7 @@ def test_damaged_json_is_told_with_its_remedy(versions, text):
         versions.read(4)
 
 
-@pytest.mark.parametrize("number", [0, 2, "1", None])
+@pytest.mark.parametrize("number", [0, 1, 3, "2", None])
 def test_json_of_another_lately_is_told_with_its_remedy(versions, number):
     with open(f"{versions.path}/000000000004.json", "w") as file:
         json.dump({"written": "by somebody"} | ({} if number is None else WHOLE | {"format": number}), file)
@@ -286,7 +286,7 @@ def test_tidy_of_a_run_that_slept_leaves_what_newer_versions_need(versions):
     """It sleeps where it has listed the parts, and where it has read what is needed; another run goes on in the meantime."""
     version = written(versions, 0, {("lima", "hot"): b"0" * 50, ("rome", "hot"): b"r" * 50})
     for moment in ("batches", "read"):
-        slow = Versions(versions.path)
+        slow = StateVersions(versions.path)
         method = getattr(slow, moment)
 
         def after_sleep(*args, method=method, slow=slow, moment=moment):
@@ -350,7 +350,7 @@ changes = st.dictionaries(st.tuples(st.sampled_from(["lima", "rome", "paris"]), 
 
 @given(batches=st.lists(changes, min_size=1, max_size=8))
 def test_any_batches_leave_few_dead_bytes_and_lose_nothing(tmp_path_factory, batches):
-    versions = Versions(str(tmp_path_factory.mktemp("state")))
+    versions = StateVersions(str(tmp_path_factory.mktemp("state")))
     versions.prepare()
     version, model, models = PLAIN, {}, {}
     for batch, changed in enumerate(batches):
@@ -373,8 +373,8 @@ def test_any_batches_leave_few_dead_bytes_and_lose_nothing(tmp_path_factory, bat
 def test_a_state_draws_its_seed_once(versions, tmp_path):
     """Before the first batch, so that a batch that is run again counts alike."""
     seed = versions.seed()
-    assert seed == versions.seed() == Versions(versions.path).seed()
-    other = Versions(str(tmp_path / "other"))
+    assert seed == versions.seed() == StateVersions(versions.path).seed()
+    other = StateVersions(str(tmp_path / "other"))
     other.prepare()
     assert other.seed() not in (seed, DEFAULT_SEED)
     versions.tidy()
@@ -385,7 +385,7 @@ def test_versions_have_the_seed_and_those_of_before_have_the_default(versions):
     versions.seed()
     versions.write(PLAIN)
     assert versions.seed() == DEFAULT_SEED
-    versions.write(replace(PLAIN, batch=1, program={"seed": 42}))
+    versions.write(replace(PLAIN, batch=1, plan={"seed": 42}))
     assert versions.seed() == 42
     os.remove(f"{versions.path}/seed.json")
     assert versions.seed() == 42
@@ -401,20 +401,20 @@ def test_a_damaged_seed_is_told_with_its_remedy(versions):
 
 def test_all_sketches_and_monitors_of_a_pipeline_have_its_seed_and_no_name_tells_it():
     config = parse(EXAMPLE)
-    programs = [Program.of(config, seed) for seed in (42, 43)]
-    for program, seed in zip(programs, (42, 43), strict=True):
-        for thing in program.kept:
-            assert (thing.monitor.seed if isinstance(thing, KeptMonitor) else thing.empty()._shape.seed) == seed
-        assert program.described()["seed"] == seed
-    about = programs[0].about("text")
-    assert about == programs[1].about("text")
+    plans = [PipelinePlan.of(config, seed) for seed in (42, 43)]
+    for plan, seed in zip(plans, (42, 43), strict=True):
+        for thing in plan.specs:
+            assert (thing.monitor.seed if isinstance(thing, MonitorSpec) else thing.empty()._shape.seed) == seed
+        assert plan.compatibility()["seed"] == seed
+    about = plans[0].about("text")
+    assert about == plans[1].about("text")
     assert "seed" not in json.dumps(about)
-    assert [thing.name for thing in programs[0].kept] == [thing.name for thing in programs[1].kept]
-    assert {thing.empty()._shape.seed for thing in Program.of(parse(EXAMPLE.replace("[run]", "[run]\nseed = 7"))).kept[:1]} == {
-        7
-    }
-    program = Program.of(config, 42)
-    assert program.carried(programs[1].described()) == []
+    assert [thing.name for thing in plans[0].specs] == [thing.name for thing in plans[1].specs]
+    assert {
+        thing.empty()._shape.seed for thing in PipelinePlan.of(parse(EXAMPLE.replace("[run]", "[run]\nseed = 7"))).specs[:1]
+    } == {7}
+    plan = PipelinePlan.of(config, 42)
+    assert plan.check_compatible(plans[1].compatibility()) == []
 
 
 EXAMPLE = """

@@ -17,8 +17,8 @@ from lately.sketches.wcm import PerfectCountMin, ProportionalCountMin, SimpleCou
 from lately.sketches.windowed_ams import WindowedAmsSketch
 
 Kind = Literal["ecm", "topk", "quantiles", "dyadic", "wcm", "ams"]
-#: How a key crosses: as the hash of it, as it is, or as a number.
-Road = Literal["hash", "key", "integer", "number"]
+#: How a key is sent from the JVM to Python: as its hash, as it is, or as a number.
+KeyEncoding = Literal["hash", "key", "integer", "number"]
 
 _WCM = {
     "perfect": PerfectCountMin,
@@ -34,21 +34,21 @@ _CLASSES: dict[str, type[Any]] = {
     "wcm": SplitterCountMin,
     "ams": WindowedAmsSketch,
 }
-_ROADS: dict[str, Road] = {"topk": "key", "quantiles": "number", "dyadic": "integer"}
+_KEY_ENCODINGS: dict[str, KeyEncoding] = {"topk": "key", "quantiles": "number", "dyadic": "integer"}
 
 
 @dataclass(frozen=True)
-class Recipe:
+class SketchRecipe:
     """A kind of sketch with its options: what every task builds alike."""
 
     kind: str
     options: tuple[tuple[str, Any], ...]
 
     @classmethod
-    def of(cls, kind: str, **options: Any) -> "Recipe":
+    def of(cls, kind: str, **options: Any) -> "SketchRecipe":
         """Check kind and options by building one; what is wrong is told before Spark starts anything.
 
-        >>> Recipe.of("ecm", window="1h", eps=0.01, delta=0.01).empty()
+        >>> SketchRecipe.of("ecm", window="1h", eps=0.01, delta=0.01).empty()
         EcmSketch(Window('1h', tick='1s'), eps=0.01, delta=0.01, counter='wave', width=275, depth=5, merges=0, nbytes=27_520)
         """
         if kind not in get_args(Kind):
@@ -79,6 +79,6 @@ class Recipe:
             raise ParameterError(f"kind={self.kind!r}: {str(error).removeprefix(f'{made.__name__}.__init__() ')}") from error
 
     @property
-    def road(self) -> Road:
+    def key_encoding(self) -> KeyEncoding:
         """How its keys come from the JVM."""
-        return _ROADS.get(self.kind, "hash")
+        return _KEY_ENCODINGS.get(self.kind, "hash")

@@ -6,7 +6,7 @@ this run has reached. Whatever is written to the store, published or deleted pas
 
 from dataclasses import dataclass
 
-from lately.spark.versions import Versions
+from lately.pipeline.state_versions import StateVersions
 from lately.store.lease import Lease
 
 
@@ -27,4 +27,4 @@ class Fence:
         """Raise LeaseError if another run has taken over or gone on."""
         if self.lease is not None:
             self.lease.check()
-        Versions(self.state).refuse_behind(self.batch, self.published)
+        StateVersions(self.state).refuse_behind(self.batch, self.published)

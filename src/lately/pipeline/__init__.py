@@ -1,0 +1,1 @@
+"""What a pipeline keeps, stores and reports, independent of the engine that runs it: nothing here mentions pyspark."""
