@@ -2,7 +2,7 @@
 # `make test PYTHON=/path/to/python3` picks the interpreter; `make test ARGS="-k wave"` hands options on to pytest.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-spark lint doctest check bench soak fuzz clean
+.PHONY: help demo test test-spark lint doctest check bench soak soak-short fuzz clean
 
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
@@ -49,13 +49,16 @@ lint: .venv/.installed  ## style, types, import layers
 doctest: .venv/.installed  ## run the examples in the docstrings
 	@$(BIN)/python -m pytest --doctest-modules src $(ARGS)
 
-check: test lint doctest  ## test, lint and doctest
+check: test soak-short lint doctest  ## all tests but the slow ones, lint and doctest
 
 bench: .venv/.installed  ## measure speed, size and error
 	@$(BIN)/lately bench all
 
-soak: .venv/.installed  ## run the slow tests
-	@LATELY_SOAK=1 $(BIN)/python -m pytest -m slow $(ARGS)
+soak: .venv/.installed  ## run the long and the slow tests, for hours
+	@LATELY_SOAK=1 $(BIN)/python -m pytest -m "long or slow" $(ARGS)
+
+soak-short: .venv/.installed  ## run the long tests only, for minutes
+	@LATELY_LONG=1 $(BIN)/python $(PYTEST) -m long $(ARGS)
 
 # `make fuzz SECONDS=1200 ARGS=tests/exact` explores one folder for twenty minutes; SEED=… repeats a round that failed.
 SECONDS ?= 600

@@ -1,4 +1,8 @@
-"""Settings of all tests. Soak tests (``make soak``, LATELY_SOAK=1) run only when asked for.
+"""Settings of all tests: which of them run, how many examples they draw, and from which seeds.
+
+    make test         all tests without a marker
+    make soak-short   LATELY_LONG=1: those marked ``long``, about a minute each; CI runs them too
+    make soak         LATELY_SOAK=1: those marked ``long`` or ``slow``, and property tests with many examples
 
 Examples are drawn from fixed seeds, so that a test passes or fails alike everywhere, and so is what the library itself would
 draw from the operating system. ``make fuzz`` (LATELY_FUZZ=1) draws new ones, and runs the property tests only.
@@ -14,9 +18,9 @@ from hypothesis import HealthCheck, settings
 
 from lately.counters import randwave
 
-SOAK, FUZZ = (os.environ.get(name, "") not in ("", "0") for name in ("LATELY_SOAK", "LATELY_FUZZ"))
+SOAK, LONG, FUZZ = (os.environ.get(name, "") not in ("", "0") for name in ("LATELY_SOAK", "LATELY_LONG", "LATELY_FUZZ"))
 
-EXAMPLES = int(os.environ.get("LATELY_EXAMPLES", "60"))
+EXAMPLES = int(os.environ.get("LATELY_EXAMPLES", "30"))
 settings.register_profile(
     "quick",
     deadline=None,  # the first example may compile a kernel
@@ -64,11 +68,13 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(trylast=True)  # Hypothesis marks its tests first
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Slow files first; leave out the soak tests, and of a fuzz all that draw no examples, without calling them skipped."""
+    """Slow files first; deselect soak tests, and in a fuzz all tests that draw no examples."""
     left_out = [
         item
         for item in items
-        if (not SOAK and item.get_closest_marker("slow")) or (FUZZ and not item.get_closest_marker("hypothesis"))
+        if (not SOAK and item.get_closest_marker("slow"))
+        or (not (SOAK or LONG) and item.get_closest_marker("long"))
+        or (FUZZ and not item.get_closest_marker("hypothesis"))
     ]
     if left_out:
         config.hook.pytest_deselected(items=left_out)

@@ -66,7 +66,12 @@ def test_these_are_all_benchmarks():
     assert {path.stem for path in (ROOT / "bench").glob("*.py")} == {*NAMES, *helpers}
 
 
-@pytest.mark.parametrize("name", HERE)
+#: The benchmarks that compile loops of their own in every run, which takes a minute.
+COMPILING = ("monitors", "windows")
+BENCHMARKS = [pytest.param(name, marks=pytest.mark.long) if name in COMPILING else name for name in HERE]
+
+
+@pytest.mark.parametrize("name", BENCHMARKS)
 def test_every_benchmark_runs(name):
     done = run_apart(name, "--quick", "--json")
     assert done.returncode == 0, done.stderr
@@ -75,7 +80,7 @@ def test_every_benchmark_runs(name):
     assert_complete(reports[name])
 
 
-@pytest.mark.parametrize("name", [name for name in HERE if name != "start"])
+@pytest.mark.parametrize("name", [name for name in BENCHMARKS if name != "start"])
 def test_the_fewest_rows_that_may_be_asked_for_are_enough(name):
     result = run(name, "--quick", "--json", "--rows", 1000)
     assert result.exit_code == 0, result.output

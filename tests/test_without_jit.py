@@ -28,6 +28,8 @@ LONG = (
 def run_without_jit(folder, without):
     """Run the tests of a folder with the compiler off, but for those whose names match ``without``."""
     environment = os.environ | {"NUMBA_DISABLE_JIT": "1", "LATELY_EXAMPLES": "2"}
+    for name in ("LATELY_SOAK", "LATELY_LONG"):
+        environment.pop(name, None)
     # NumPy warns where 64-bit arithmetic wraps round, which compiled code does silently and hashing relies on.
     command = [
         sys.executable,
@@ -49,8 +51,12 @@ def run_without_jit(folder, without):
 @pytest.mark.parametrize(
     ("folder", "without"),
     [
-        ("counters", (*LONG, "loses_nothing and randwave", "batches and randwave", "rebasing and randwave", "test_shared")),
-        ("laws", (*LONG, "randwave", "commutes", "disjoint")),
+        pytest.param(
+            "counters",
+            (*LONG, "loses_nothing and randwave", "batches and randwave", "rebasing and randwave", "test_shared"),
+            marks=pytest.mark.slow,
+        ),
+        pytest.param("laws", (*LONG, "randwave", "commutes", "disjoint"), marks=pytest.mark.long),
     ],
 )
 def test_everything_holds_with_the_jit_disabled(folder, without):

@@ -25,7 +25,7 @@ from lately.monitor.messages import SketchUpdate
 
 #: Sketches with the same hash functions in every run.
 Ecm, FastAms = functools.partial(lt.monitor.Ecm, seed=1), functools.partial(lt.monitor.FastAms, seed=1)
-EXAMPLES = int(os.environ.get("LATELY_EXAMPLES", "60"))
+EXAMPLES = int(os.environ.get("LATELY_EXAMPLES", "30"))
 STORED = Path(__file__).parent / "stored"
 
 
@@ -101,7 +101,7 @@ batches = st.lists(
 
 @pytest.mark.parametrize("lateness", [1, 12, 40])
 @pytest.mark.parametrize("kind", ["ecm", "ams"])
-@settings(max_examples=max(EXAMPLES // 3, 5), deadline=None)
+@settings(max_examples=max(EXAMPLES // 2, 5), deadline=None)
 @given(batches=batches)
 def test_what_a_site_counts_is_what_came(kind, lateness, batches):
     """Held back or not, in any order, stored at any moment: waves without error count every event that is in the window."""
@@ -759,7 +759,7 @@ def living_began(carrier):
 
 def fates(scheme, flush):
     machine = type(f"{scheme}_{flush}", (Fates,), {"scheme": scheme, "flush": flush})
-    machine.TestCase.settings = settings(max_examples=max(EXAMPLES // 5, 2), stateful_step_count=25, deadline=None)
+    machine.TestCase.settings = settings(max_examples=max(EXAMPLES // 3, 2), stateful_step_count=25, deadline=None)
     return machine.TestCase
 
 

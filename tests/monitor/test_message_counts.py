@@ -11,6 +11,8 @@ import pytest
 
 from lately.monitor import Count, Ecm, FastAms, Frequent, InnerProduct, KeyRange, Monitor, RangeSum, SelfJoin, simulate
 
+pytestmark = pytest.mark.long
+
 FILE = Path(__file__).parent / "message_counts.json"
 ECM, AMS, WINDOW_AMS = (
     Ecm(window=300, eps=0.15, delta=0.15, seed=20_120_615),

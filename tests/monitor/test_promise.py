@@ -17,8 +17,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from lately.monitor import Count, Ecm, FastAms, Frequent, InnerProduct, KeyRange, Monitor, RangeSum, SelfJoin
 
 SOAK = os.environ.get("LATELY_SOAK", "") not in ("", "0")
-EXAMPLES = int(os.environ.get("LATELY_EXAMPLES", "60"))
-few = settings(max_examples=2_000 if SOAK else max(EXAMPLES // 5, 1))
+EXAMPLES = int(os.environ.get("LATELY_EXAMPLES", "30"))
+few = settings(max_examples=2_000 if SOAK else max(EXAMPLES // 3, 1))
 #: All of this file is a soak test when it runs long.
 pytestmark = [pytest.mark.slow] if SOAK else []
 
@@ -323,7 +323,7 @@ def machine(kind, scheme, flush, **extra):
     name = f"{scheme}_{flush}_{kind}"
     found = type(name, (Anything,), {"kind": kind, "scheme": scheme, "flush": flush, "extra": extra})
     found.TestCase.settings = settings(
-        max_examples=1_000 if SOAK else max(EXAMPLES // 6, 1), stateful_step_count=80 if SOAK else 30, deadline=None
+        max_examples=1_000 if SOAK else max(EXAMPLES // 3, 1), stateful_step_count=80 if SOAK else 30, deadline=None
     )
     return found.TestCase
 

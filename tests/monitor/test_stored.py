@@ -25,7 +25,7 @@ from lately.monitor.drift import DUE, WindowDrift
 from lately.monitor.inbox import Inbox
 from lately.monitor.site import State
 
-few = settings(max_examples=max(int(os.environ.get("LATELY_EXAMPLES", "60")) // 30, 1))
+few = settings(max_examples=max(int(os.environ.get("LATELY_EXAMPLES", "30")) // 15, 1))
 
 WINDOW, SITES, STREAMS = 40, 3, ("a", "b")
 SKETCHES = {

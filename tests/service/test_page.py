@@ -391,7 +391,8 @@ def test_many_sites(fresh, tmp_path, sites):
         fresh.click("#ask button")
         fresh.wait("document.querySelector('#answer .wrong')?.innerText.includes('nowhere')")
         fresh.wait("!document.querySelector('#ask button').disabled")
-        assert all("404" in problem for problem in fresh.problems())  # that it knows no such site
+        # That it knows no such site, and, while the machine is busy, that an answer is still being prepared.
+        assert all("404" in problem or "503" in problem for problem in fresh.problems())
         fresh.events[:] = [event for event in fresh.events if event.get("method") != "Log.entryAdded"]
         fresh.open("about:blank")
 

@@ -21,6 +21,7 @@ def _as_from_the_root(monkeypatch):
     monkeypatch.setattr(sys, "path", [str(ROOT), *sys.path])
 
 
+@pytest.mark.long
 def test_it_runs_on_a_file(spark, tmp_path):
     rng = np.random.default_rng(2)
     ts, keys = np.sort(rng.integers(0, 5000, 3000)), [f"/page/{page}" for page in rng.zipf(1.3, 3000)]
@@ -51,6 +52,7 @@ def test_it_runs_on_a_file(spark, tmp_path):
     assert spark.range(3).count() == 3  # the session is still there
 
 
+@pytest.mark.long
 def test_what_a_site_costs(spark):
     result = CliRunner().invoke(cli.app, ["bench", "sites", "--quick", "--json"])
     assert result.exit_code == 0, result.output

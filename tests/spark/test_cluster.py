@@ -17,6 +17,8 @@ import lately as lt
 from lately.spark.java import ensure_java
 from lately.store import Store
 
+pytestmark = pytest.mark.long
+
 SOURCE = Path(lt.__file__).parents[1]
 BIN = Path(pyspark.__file__).parent / "bin"
 PIPELINE = """

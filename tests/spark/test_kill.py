@@ -102,6 +102,7 @@ class Process:
         self.process.wait()
 
 
+@pytest.mark.long
 def test_killed_at_the_worst_moments(spark, source, in_peace, tmp_path):
     """Between the state and Spark's note of it, and between the answers and the state; then at random, twice."""
     aims = {
@@ -145,6 +146,7 @@ def assert_same(found, expected):
             assert one == other, name
 
 
+@pytest.mark.long
 def test_tasks_that_fail_once_are_run_again(source, in_peace, tmp_path):
     said = asked(source, tmp_path / "it")
     fails = tmp_path / "fails"

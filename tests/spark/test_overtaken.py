@@ -20,6 +20,8 @@ from test_kill import Process, assert_same
 
 from lately.core.errors import LeaseError
 
+pytestmark = pytest.mark.long
+
 #: One more than the versions that are kept, so that batch 0 is none of them in the end.
 BATCHES = 4
 TABLES = ("answers", "alerts", "late", "rejected", "runs", "sketches")
