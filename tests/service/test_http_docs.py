@@ -27,7 +27,7 @@ def test_every_code_is_there():
         re.findall(r'"((?:bad|no|unknown|wrong)_\w+)"', source)
     )
     known -= {"internal", "no_store"}
-    shown = set(re.findall(r"`(\w+)`", PAGE.split("## Errors")[1].split("| --- |")[1].split("\n## ")[0]))
+    shown = set(re.findall(r"`(\w+)`", PAGE.split("## Errors")[1].split("| --- | --- | --- |")[1].split("\n## ")[0]))
     assert known <= shown
     assert shown - known <= {"unknown_site", "unknown_query", "unknown_sketch"}  # named by what the store lacks
 
