@@ -13,8 +13,8 @@ import pytest
 from cli_cases import run
 from patience import PATIENCE
 
-from lately.demo.asks import FLOOD
-from lately.demo.show import sentences, summary
+from lately.demo.display import sentences, summary
+from lately.demo.pipeline_file import FLOOD
 
 pytestmark = pytest.mark.usefixtures("wide_and_plain")
 
@@ -36,7 +36,7 @@ def test_it_keeps_its_bounds(headless):
     answers = found["answers"]
     assert found["ok"]
     assert answers["checked"] > 100
-    assert answers["broken"] <= answers["allowed"]
+    assert answers["misses"] <= answers["allowed_misses"]
     assert {row["query"] for row in found["last"]} >= {"hot pages", "latency", "funnel", "skew", "seen and bought", "requests"}
     exact = [row for row in found["last"] if row["query"].startswith("requests")]
     assert len(exact) == 9
@@ -53,9 +53,9 @@ def test_no_row_is_lost(headless):
 
 def test_it_hears_of_the_attack(headless):
     _, found, _ = headless
-    assert found["alarm"]["delay"] > 0
-    assert found["alarm"]["false"] == 0
-    assert any(row["monitor"] == FLOOD and row["raised"] for row in found["alarms"])
+    assert found["detection"]["delay"] > 0
+    assert found["detection"]["false_alerts"] == 0
+    assert any(row["monitor"] == FLOOD and row["state"] == "firing" for row in found["alerts"])
 
 
 def test_its_monitors_send_a_small_part_of_the_rows(headless):
@@ -84,7 +84,7 @@ def test_what_it_came_to_can_be_read(headless):
     _, found, _ = headless
     text = " ".join(sentences(found))
     assert "rows of eight sites in 28 s" in text
-    assert "the truth within their bounds" in text
+    assert "the exact value within their bounds" in text
     assert "s after the attack began" in text
     assert summary(found) is not None
 
@@ -101,7 +101,7 @@ def test_ctrl_c_ends_all_processes_and_removes_the_store(tmp_path):
     finally:
         demo.kill()
     assert demo.returncode == 0
-    assert "answers had the truth within their bounds" in out
+    assert "answers had the exact value within their bounds" in out
     assert "The store was removed" in out
     assert not list(tmp_path.glob("lately-demo-*"))
     assert writers_in(tmp_path) == []
@@ -115,6 +115,6 @@ def first_url(demo):
 
 
 def writers_in(folder):
-    """The processes that still play sites there."""
+    """The processes that still simulate sites there."""
     listed = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
     return [line for line in listed.splitlines() if "lately.demo.writer" in line and str(folder) in line]

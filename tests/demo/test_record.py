@@ -5,14 +5,14 @@ from datetime import UTC, datetime
 import pytest
 
 from lately.config import of
-from lately.demo.asks import FLOOD, FLOOD_SECONDS, pipeline
+from lately.demo.pipeline_file import FLOOD, FLOOD_SECONDS, pipeline_file
 from lately.demo.record import Record
-from lately.demo.story import Story
-from lately.demo.traffic import second
+from lately.demo.scenario import Scenario
+from lately.demo.traffic import rows_of_second
 from lately.spark.pipeline import Done
 from lately.store import Store
 
-STORY = Story.of(60)
+SCENARIO = Scenario.of(60)
 
 
 def batch(number, answers=(), alerts=()):
@@ -26,14 +26,14 @@ def alert(raised=True, monitor=FLOOD):
 
 def requests(now, off=0, confidence=1.0):
     """The answer to "requests" after a second, wrong by ``off``."""
-    value = float(sum(len(second(number, 1, STORY)) for number in range(now + 1)) + off)
+    value = float(sum(len(rows_of_second(number, 1, SCENARIO)) for number in range(now + 1)) + off)
     row = {"query": "requests", "site": None, "item": None, "value": value, "low": value, "high": value}
     return row | {"confidence": confidence}
 
 
 @pytest.fixture
 def record():
-    return Record(of(pipeline("nowhere")), 1, STORY)
+    return Record(of(pipeline_file("nowhere")), 1, SCENARIO)
 
 
 @pytest.fixture
@@ -48,61 +48,61 @@ def store(tmp_path):
 
 
 def test_bounds_that_hold_and_an_alarm_in_time_are_fine(record, store):
-    record.take(batch(5, [requests(5)]), 5, 6.5)
-    record.take(batch(40, [requests(40)], [alert()]), STORY.attack + 7, STORY.attack + 9.5)
+    record.add_batch(batch(5, [requests(5)]), 5, 6.5)
+    record.add_batch(batch(40, [requests(40)], [alert()]), SCENARIO.attack + 7, SCENARIO.attack + 9.5)
     found = record.summary(store)
     assert found["ok"]
-    assert found["alarm"] == {"attack": STORY.attack, "delay": 9.5, "false": 0}
-    assert found["answers"] == {"checked": 2, "broken": 0, "allowed": 0}
+    assert found["detection"] == {"attack": SCENARIO.attack, "delay": 9.5, "false_alerts": 0}
+    assert found["answers"] == {"checked": 2, "misses": 0, "allowed_misses": 0}
     assert found["bytes"] == {"answers": 20, "monitors": 20, "every_row": 160}
     assert found["memory"]["state"] == 10
     assert found["memory"]["rows"] > 1_000_000
-    assert (found["rows"], found["batches"], found["late"], found["seconds"]) == (20, 2, 0, STORY.attack + 8)
+    assert (found["rows"], found["batches"], found["late"], found["seconds"]) == (20, 2, 0, SCENARIO.attack + 8)
     assert [row["exact"] for row in found["last"]] == [requests(40)["value"]]
 
 
 def test_no_alarm_is_not(record, store):
-    record.take(batch(40, [requests(40)]), 40, 42)
+    record.add_batch(batch(40, [requests(40)]), 40, 42)
     assert not record.summary(store)["ok"]
 
 
 def test_an_alarm_of_another_monitor_is_no_alarm(record):
-    record.take(batch(40, alerts=[alert(monitor="one page for all")]), 40, 42)
-    assert record.delay() is None
-    assert record.missed()
+    record.add_batch(batch(40, alerts=[alert(monitor="rush to one page")]), 40, 42)
+    assert record.detection_delay() is None
+    assert record.missed_attack()
 
 
 def test_before_the_attack_nothing_is_missed_but_an_alarm_is_false(record, store):
-    record.take(batch(10, [requests(10)]), 10, 12)
-    assert not record.missed()
+    record.add_batch(batch(10, [requests(10)]), 10, 12)
+    assert not record.missed_attack()
     assert record.summary(store)["ok"]
-    record.take(batch(20, [requests(20)], [alert()]), 20, 22)
-    assert record.false_alarms() == 1
+    record.add_batch(batch(20, [requests(20)], [alert()]), 20, 22)
+    assert record.false_alerts() == 1
     assert not record.summary(store)["ok"]
 
 
 def test_a_line_that_is_passed_again_while_the_attack_is_in_the_range_is_not_false():
-    story = Story()
-    record = Record(of(pipeline("nowhere")), 1, story)
-    over = story.attack + story.attack_lasts
-    record.take(batch(1, alerts=[alert()]), over + FLOOD_SECONDS // 2, over + 20)
-    assert record.false_alarms() == 0
+    scenario = Scenario()
+    record = Record(of(pipeline_file("nowhere")), 1, scenario)
+    over = scenario.attack + scenario.attack_seconds
+    record.add_batch(batch(1, alerts=[alert()]), over + FLOOD_SECONDS // 2, over + 20)
+    assert record.false_alerts() == 0
 
 
 def test_without_an_end_an_alarm_has_time_to_come():
-    story = Story()
-    record = Record(of(pipeline("nowhere")), 1, story)
-    record.take(batch(1), story.attack + 3, story.attack + 5)
-    assert not record.missed()
-    record.take(batch(2), story.attack + FLOOD_SECONDS, story.attack + FLOOD_SECONDS + 2)
-    assert record.missed()
+    scenario = Scenario()
+    record = Record(of(pipeline_file("nowhere")), 1, scenario)
+    record.add_batch(batch(1), scenario.attack + 3, scenario.attack + 5)
+    assert not record.missed_attack()
+    record.add_batch(batch(2), scenario.attack + FLOOD_SECONDS, scenario.attack + FLOOD_SECONDS + 2)
+    assert record.missed_attack()
 
 
 @pytest.mark.parametrize(("confidence", "fine"), [(1.0, False), (0.9, True)])
 def test_broken_bounds_count_against_what_was_promised(record, store, confidence, fine):
-    record.take(batch(5, [requests(5, off=1, confidence=confidence)]), 5, 6)
+    record.add_batch(batch(5, [requests(5, off=1, confidence=confidence)]), 5, 6)
     found = record.summary(store)
-    assert found["answers"]["broken"] == 1
+    assert found["answers"]["misses"] == 1
     assert found["ok"] is fine
 
 

@@ -6,20 +6,20 @@ from collections import Counter
 import pytest
 
 from lately.config import of
-from lately.demo.asks import pipeline
-from lately.demo.story import Story
-from lately.demo.traffic import EVENTS, PATHS, SITES, second
-from lately.demo.truth import Truth, allowed, checked
+from lately.demo.pipeline_file import pipeline_file
+from lately.demo.scenario import Scenario
+from lately.demo.traffic import EVENTS, PATHS, SITES, rows_of_second
+from lately.demo.truth import Truth, allowed_misses, checked
 
-STORY, NOW = Story.of(30), 12
+SCENARIO, NOW = Scenario.of(30), 12
 
 
 @pytest.fixture(scope="module")
 def truth():
-    content = pipeline("nowhere")
+    content = pipeline_file("nowhere")
     for query in content["queries"]:
         query["last"] = "5s"
-    return Truth(of(content), seed=1, story=STORY)
+    return Truth(of(content), seed=1, scenario=SCENARIO)
 
 
 @pytest.fixture(scope="module")
@@ -27,14 +27,14 @@ def rows():
     """What had come by NOW and was from the last five seconds, in plain Python."""
     found = []
     for number in range(NOW + 1):
-        one = second(number, 1, STORY)
+        one = rows_of_second(number, 1, SCENARIO)
         columns = (one.tick.tolist(), one.site.tolist(), one.path.tolist(), one.event.tolist(), one.ms.tolist())
         found += [row for row in zip(*columns, strict=True) if row[0] > NOW - 5]
     return found
 
 
 def ask(truth, query, item=None, site=None):
-    return truth.of({"query": query, "site": site, "item": item}, NOW)
+    return truth.exact({"query": query, "site": site, "item": item}, NOW)
 
 
 def test_counts(truth, rows):
@@ -64,9 +64,9 @@ def test_answers_are_held_against_it_and_monitors_are_not(truth):
     answers = [{"query": "requests", "site": None, "item": None, "low": exact - off, "high": exact - off} for off in (0, 1)] + [
         {"query": "login flood", "site": None, "item": None, "low": 0, "high": 1}
     ]
-    assert [row["held"] for row in checked(truth, answers, NOW)] == [True, False]
+    assert [row["within_bounds"] for row in checked(truth, answers, NOW)] == [True, False]
 
 
 @pytest.mark.parametrize(("confidence", "number", "most"), [(0.99, 0, 0), (0.99, 1, 1), (0.99, 10_000, 130), (1.0, 500, 0)])
 def test_how_many_bounds_may_break(confidence, number, most):
-    assert allowed([{"confidence": confidence}] * number) == most
+    assert allowed_misses([{"confidence": confidence}] * number) == most

@@ -1,4 +1,4 @@
-"""The process that plays the sites."""
+"""The process that simulates the sites."""
 
 import os
 import signal
@@ -9,15 +9,15 @@ import time
 import pyarrow.parquet as pq
 from patience import PATIENCE, wait_until
 
-from lately.demo.story import Story
-from lately.demo.traffic import second
+from lately.demo.scenario import Scenario
+from lately.demo.traffic import rows_of_second
 from lately.demo.writer import write
 
 
 def test_a_file_is_a_second_and_appears_whole(tmp_path):
-    path = write(tmp_path, 3, 1, Story(), 1_780_000_000)
+    path = write(tmp_path, 3, 1, Scenario(), 1_780_000_000)
     assert [one.name for one in tmp_path.iterdir()] == [path.name]
-    assert pq.read_table(path).equals(second(3, 1, Story()).table(1_780_000_000))
+    assert pq.read_table(path).equals(rows_of_second(3, 1, Scenario()).table(1_780_000_000))
 
 
 def started(folder, start, seconds):
@@ -30,7 +30,7 @@ def test_it_makes_up_for_what_has_passed_and_ends(tmp_path):
     assert started(tmp_path, start, 20).wait(timeout=PATIENCE) == 0
     assert sorted(one.name for one in tmp_path.iterdir()) == [f"{number:08d}.parquet" for number in range(20)]
     last = pq.read_table(tmp_path / "00000019.parquet")
-    assert last.equals(second(19, 1, Story.of(20)).table(start))
+    assert last.equals(rows_of_second(19, 1, Scenario.of(20)).table(start))
 
 
 def test_it_does_not_run_ahead_of_the_clock_and_can_be_ended(tmp_path):

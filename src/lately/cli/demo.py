@@ -48,10 +48,10 @@ def demo(
     if headless and seconds is None:
         seconds = _HEADLESS_SECONDS
     with one_line_errors():
-        show, stage = _parts()
+        display, demo_run = _parts()
         try:
-            with stage.Demo(seconds=seconds, seed=seed, port=port, keep=keep) as on:
-                stopped = _shown(on, show, open_browser and not headless, as_json)
+            with demo_run.Demo(seconds=seconds, seed=seed, port=port, keep=keep) as on:
+                stopped = _shown(on, display, open_browser and not headless, as_json)
                 with nullcontext() if as_json else shown.err.status("holding the answers against the truth"):
                     summed = on.record.summary(on.pipeline.store)
                 found = summed | {"stopped": stopped is not None, "folder": str(on.folder)}
@@ -61,9 +61,9 @@ def demo(
     if as_json:
         print_json(found)
     else:
-        shown.out.print(show.summary(found))
-        where = f"The store is {on.folder}/store: lately serve {on.folder}/store" if on.kept else "The store was removed"
-        shown.out.print(Text(f"{where}." if on.kept else f"{where}; --keep DIR keeps it."), soft_wrap=True)
+        shown.out.print(display.summary(found))
+        where = f"The store is {on.folder}/store: lately serve {on.folder}/store" if on.keeps_files else "The store was removed"
+        shown.out.print(Text(f"{where}." if on.keeps_files else f"{where}; --keep DIR keeps it."), soft_wrap=True)
     if stopped is not None and seconds is not None:
         raise typer.Exit(128 + stopped)
     if stopped is None and not found["ok"]:
@@ -73,16 +73,16 @@ def demo(
 def _parts() -> tuple[Any, Any]:
     """What shows a demo and what runs it; both need Spark and a web server, which not everybody has."""
     try:
-        from lately.demo import show, stage
+        from lately.demo import demo_run, display
     except (ImportError, lt.LatelyError) as error:
         reason = error if isinstance(error, ImportError) else error.__cause__ or error
         raise lt.LatelyError(
             f"the demo needs Spark and a web server ({reason}); run pip install 'lately[spark,serve]'"
         ) from error
-    return show, stage
+    return display, demo_run
 
 
-def _shown(on: Any, show: Any, opens: bool, as_json: bool) -> int | None:
+def _shown(on: Any, display: Any, opens: bool, as_json: bool) -> int | None:
     """Run it and show what there is to see; returns the signal that stopped it."""
     from lately.core.jit import is_cold
 
@@ -97,7 +97,7 @@ def _shown(on: Any, show: Any, opens: bool, as_json: bool) -> int | None:
 
     def told(done: Any) -> None:
         if not live and not as_json:
-            for line in (show.line(on), *show.alarms(done)):
+            for line in (display.progress_line(on), *display.alert_lines(done)):
                 screen.print(Text(line), soft_wrap=True)
 
     does = "starting Spark"
@@ -106,6 +106,6 @@ def _shown(on: Any, show: Any, opens: bool, as_json: bool) -> int | None:
         does += ", and compiling kernels for this machine: a minute, once"
     with screen.status(does) if live else nullcontext():
         on.prepare()
-    with Live(show.View(on), console=screen, transient=True, refresh_per_second=2) if live else nullcontext():
+    with Live(display.LiveDisplay(on), console=screen, transient=True, refresh_per_second=2) if live else nullcontext():
         found: int | None = on.run(ready, told)
     return found

@@ -1,1 +1,1 @@
-"""The stream that ``lately demo`` shows: made-up web traffic at eight sites, through a local Spark, onto a dashboard."""
+"""``lately demo``: synthetic web traffic at eight sites, a pipeline on a local Spark, and a dashboard."""

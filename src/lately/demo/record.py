@@ -1,92 +1,120 @@
-"""What a demo remembers of itself: answers, alarms and bytes; in the end they are held against the truth."""
+"""What a demo records of itself: answers, alerts and bytes. At the end they are compared with the exact values."""
 
 from collections import deque
 from typing import Any
 
 from lately.config import Config
 from lately.core.words import with_state
-from lately.demo.asks import FLOOD, FLOOD_SECONDS
-from lately.demo.story import Story
-from lately.demo.truth import Truth, allowed, checked
+from lately.demo.pipeline_file import FLOOD, FLOOD_SECONDS
+from lately.demo.scenario import Scenario
+from lately.demo.truth import Truth, allowed_misses, checked
 from lately.spark.pipeline import Done
 from lately.store import Store
 
-#: Batches whose answers are checked in the end; a demo may run for days.
-_CHECKED = 20
-#: The least that a row takes which is sent: the hash of its key.
-_HASH = 8
+#: The newest batches, whose answers are checked at the end; a demo may run for days.
+_CHECKED_BATCHES = 20
+#: The newest alerts that are kept.
+_MAX_ALERTS = 1000
+#: The fewest bytes by which a row can be sent: the hash of its key.
+_HASH_BYTES = 8
 
 
 class Record:
-    """Grows with every batch."""
+    """Collects the results of the batches of a demo.
 
-    def __init__(self, config: Config, seed: int, story: Story) -> None:
-        self._config, self._seed, self._story = config, seed, story
-        self._answers: deque[tuple[int, list[dict[str, Any]]]] = deque(maxlen=_CHECKED)
-        #: Alarms with the second of the stream that they are about (at) and in which they were told (told).
-        self.alarms: deque[dict[str, Any]] = deque(maxlen=1000)
-        #: The second that the newest batch came to.
+    Parameters
+    ----------
+    config
+        The pipeline.
+    seed, scenario
+        Those of the traffic.
+    """
+
+    def __init__(self, config: Config, seed: int, scenario: Scenario) -> None:
+        self._config, self._seed, self._scenario = config, seed, scenario
+        self._answers: deque[tuple[int, list[dict[str, Any]]]] = deque(maxlen=_CHECKED_BATCHES)
+        #: The alerts, with the second of the stream that they are about (``second``) and that in which they came (``clock``).
+        self.alerts: deque[dict[str, Any]] = deque(maxlen=_MAX_ALERTS)
+        #: The newest second of the stream that the newest batch has read; -1 before the first batch.
         self.second = -1
         self._totals = {"batches": 0, "rows": 0, "late": 0, "rejected": 0}
 
-    def take(self, done: Done, second: int, clock: float) -> None:
-        """A batch is done, which came to a second of the stream; ``clock`` is which one it is now."""
+    def add_batch(self, done: Done, second: int, clock: float) -> None:
+        """Record a batch.
+
+        Parameters
+        ----------
+        done
+            The batch.
+        second
+            The newest second of the stream that it has read.
+        clock
+            The second of the stream that it is now.
+        """
         self.second = second
         self._totals["batches"] += 1
         for name in ("rows", "late", "rejected"):
             self._totals[name] += getattr(done, name)
         self._answers.append((second, done.answers))
         for row in done.alerts:
-            kept = with_state({name: row[name] for name in ("monitor", "item", "raised", "value")})
-            self.alarms.append(kept | {"at": second, "told": round(clock, 1)})
+            alert = with_state({name: row[name] for name in ("monitor", "item", "raised", "value")})
+            self.alerts.append(alert | {"second": second, "clock": round(clock, 1)})
 
-    def delay(self) -> float | None:
-        """Seconds from the beginning of the newest attack to its alarm; None if there was no alarm yet."""
-        began = self._story.attack_before(self.second)
-        told = [row["told"] for row in self.alarms if row["monitor"] == FLOOD and row["raised"]]
-        after = [moment - began for moment in told if began is not None and moment >= began]
-        return min(after) if after else None
+    def detection_delay(self) -> float | None:
+        """Seconds from the start of the newest attack to its alert; None if there was no attack or no alert yet."""
+        start = self._scenario.newest_attack(self.second)
+        if start is None:
+            return None
+        return min((row["clock"] - start for row in self._firing_floods() if row["clock"] >= start), default=None)
 
-    def false_alarms(self) -> int:
-        """How often the flood was told while there was none."""
-        floods = [row for row in self.alarms if row["monitor"] == FLOOD and row["raised"]]
-        return sum(not any(self._story.attack_at(row["at"] - since) for since in (0, FLOOD_SECONDS)) for row in floods)
+    def false_alerts(self) -> int:
+        """How often the flood monitor fired without an attack in its range."""
+        ages = (0, FLOOD_SECONDS)
+        return sum(not any(self._scenario.attack_at(row["second"] - age) for age in ages) for row in self._firing_floods())
 
-    def missed(self) -> bool:
-        """Whether there was an attack, and no alarm when there was time for it."""
-        began = self._story.attack_before(self.second)
-        early = self._story.period is not None and began is not None and self.second - began < FLOOD_SECONDS
-        return began is not None and not early and self.delay() is None
+    def missed_attack(self) -> bool:
+        """Whether there was an attack without an alert, and time enough for one."""
+        start = self._scenario.newest_attack(self.second)
+        if start is None:
+            return False
+        too_early = self._scenario.period is not None and self.second - start < FLOOD_SECONDS
+        return not too_early and self.detection_delay() is None
+
+    def _firing_floods(self) -> list[dict[str, Any]]:
+        return [row for row in self.alerts if row["monitor"] == FLOOD and row["state"] == "firing"]
 
     def summary(self, store: Store) -> dict[str, Any]:
-        """What it came to, as JSON can hold it; ``ok`` if bounds were kept as promised and the alarm came, once and rightly."""
-        truth = Truth(self._config, self._seed, self._story)
+        """The results as JSON can represent them.
+
+        ``ok`` is true if the answers' bounds hold as often as promised, and the attack was detected without false alerts.
+        """
+        truth = Truth(self._config, self._seed, self._scenario)
         batches = [checked(truth, answers, second) for second, answers in self._answers]
         answers = [row for batch in batches for row in batch]
-        broken, most = sum(not row["held"] for row in answers), allowed(answers)
-        delay = self.delay()
-        runs = store.read("runs").to_pydict()  # of a long demo the last minutes, which is what the store keeps
-        # Counted once. The table has it for each monitor, and two of them would make twice as much of the same rows.
+        misses, allowed = sum(not row["within_bounds"] for row in answers), allowed_misses(answers)
+        delay = self.detection_delay()
+        runs = store.read("runs").to_pydict()  # of a long demo only its last minutes, which is what the store keeps
         sent = {"answers": sum(runs["shipped_bytes"]), "monitors": sum(runs["monitor_bytes"])}
-        sent["every_row"] = _HASH * sum(runs["rows"])
+        # Of the table's everything_bytes each monitor would add the same rows again, so rows are counted here.
+        sent["every_row"] = _HASH_BYTES * sum(runs["rows"])
         return {
-            "ok": bool(answers) and broken <= most and self.false_alarms() == 0 and not self.missed(),
+            "ok": bool(answers) and misses <= allowed and self.false_alerts() == 0 and not self.missed_attack(),
             "seconds": self.second + 1,
             **self._totals,
-            "answers": {"checked": len(answers), "broken": broken, "allowed": most},
-            "alarm": {
-                "attack": self._story.attack_before(self.second),
+            "answers": {"checked": len(answers), "misses": misses, "allowed_misses": allowed},
+            "detection": {
+                "attack": self._scenario.newest_attack(self.second),
                 "delay": None if delay is None else round(delay, 1),
-                "false": self.false_alarms(),
+                "false_alerts": self.false_alerts(),
             },
-            "alarms": list(self.alarms),
+            "alerts": list(self.alerts),
             "bytes": sent,
             "memory": {"state": runs["state_bytes"][-1] if runs["state_bytes"] else 0, "rows": truth.nbytes(self.second)},
-            "last": [_plain(row) for row in (batches[-1] if batches else [])],
+            "last": [_finite(row) for row in (batches[-1] if batches else [])],
         }
 
 
-def _plain(row: dict[str, Any]) -> dict[str, Any]:
-    """An answer as JSON can hold it."""
-    names = ("query", "site", "item", "exact", "value", "low", "high", "confidence", "held")
+def _finite(row: dict[str, Any]) -> dict[str, Any]:
+    """An answer without infinities, which JSON does not have."""
+    names = ("query", "site", "item", "exact", "value", "low", "high", "confidence", "within_bounds")
     return {name: None if row[name] in (float("inf"), -float("inf")) else row[name] for name in names}

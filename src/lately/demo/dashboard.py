@@ -1,4 +1,4 @@
-"""The service beside a pipeline: in a thread of the same process, on this machine only."""
+"""The service beside the demo's pipeline: in a thread of the same process, reachable from this machine only."""
 
 import socket
 import threading
@@ -7,39 +7,47 @@ from lately.core.errors import InputError, LatelyError
 from lately.service import serve
 
 _HOST = "127.0.0.1"
-#: Where people look first; if it is taken and nobody asked for it, any other will do.
-_USUAL = 8765
+#: The usual port; if it is in use and the user has not chosen a port, any free one is taken.
+_DEFAULT_PORT = 8765
 
 
-class Web:
-    """A port that is tried at once, so that a taken one is told before anything begins; later the service on it."""
+class DashboardServer:
+    """A port that is checked at once, so that the demo fails early if it is in use, and later the service on it.
+
+    Parameters
+    ----------
+    port
+        The TCP port; None for the usual one, or any free one if that is in use.
+    """
 
     def __init__(self, port: int | None = None) -> None:
-        self._asked, self._port = port, _free(port)
+        self._chosen_port, self._port = port, _free_port(port)
         self._stop, self._ready = threading.Event(), threading.Event()
         self._thread: threading.Thread | None = None
-        self._failure: Exception | None = None
+        self._error: Exception | None = None
 
     @property
     def url(self) -> str:
+        """The address of the dashboard."""
         return f"http://{_HOST}:{self._port}/"
 
     @property
     def started(self) -> bool:
+        """Whether ``start`` was called."""
         return self._thread is not None
 
     def start(self, store: str) -> None:
-        """Serve a store; returns when there are answers."""
+        """Serve the store at this path; returns once requests are answered."""
         try:
             self._serve(store, self._port)
         except LatelyError:
-            if self._asked is not None:
+            if self._chosen_port is not None:
                 raise
-            self._serve(store, 0)  # somebody else was faster, and any will do
+            self._serve(store, 0)  # another process has taken the port since, and the user has not chosen one
 
     def _serve(self, store: str, port: int) -> None:
         self._ready.clear()
-        self._failure = None
+        self._error = None
 
         def ready(port: int) -> None:
             self._port = port
@@ -49,32 +57,32 @@ class Web:
             try:
                 serve(store, _HOST, port, ready=ready, stop=self._stop)
             except Exception as error:
-                self._failure = error
+                self._error = error
             self._ready.set()
 
         self._thread = threading.Thread(target=run, daemon=True)
         self._thread.start()
         self._ready.wait()
-        if self._failure is not None:
-            raise self._failure
+        if self._error is not None:
+            raise self._error
 
     def stop(self) -> None:
-        """End the service; who still listens is sent away."""
+        """Stop the service and disconnect its clients."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join(timeout=10)
 
 
-def _free(port: int | None) -> int:
-    """The port, if it is free; without one the usual, or any."""
-    wanted = (_USUAL, 0) if port is None else (port,)
-    for one in wanted:
+def _free_port(port: int | None) -> int:
+    """The port, after checking that it is free; of None the usual one, or any."""
+    candidates = (_DEFAULT_PORT, 0) if port is None else (port,)
+    for candidate in candidates:
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as trial:
             trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
-                trial.bind((_HOST, one))
+                trial.bind((_HOST, candidate))
             except OSError as error:
                 reason = error.strerror
             else:
                 return int(trial.getsockname()[1])
-    raise InputError(f"port {port} cannot be used: {reason}; choose another with --port, or none")
+    raise InputError(f"port {port} cannot be used: {reason}", remedy="choose another with --port, or leave --port out")

@@ -1,18 +1,26 @@
-"""What the demo asks: a pipeline file, as data."""
+"""The pipeline file of the demo, as data."""
 
 from typing import Any
 
 from lately.demo.traffic import LOGIN, RATE
 
-#: The monitor that must hear of the attack, and the line it watches: requests for the login in half a minute.
-FLOOD, FLOOD_LINE, FLOOD_SECONDS = "login flood", 1.5 * RATE, 30
+#: The monitor that must detect the attack, its threshold in requests for the login page, and its range in seconds.
+FLOOD, FLOOD_THRESHOLD, FLOOD_SECONDS = "login flood", 1.5 * RATE, 30
 COLUMNS = "ts timestamp, site string, path string, event string, ms double"
-#: What a row may be late by; the traffic's are late by less.
+#: How late a row may arrive; all delays of the traffic are shorter.
 LATENESS = "5s"
 
 
-def pipeline(folder: str, trigger: str = "2 seconds") -> dict[str, Any]:
-    """The pipeline whose events, state and store are in a folder."""
+def pipeline_file(folder: str, trigger: str = "2 seconds") -> dict[str, Any]:
+    """The content of the demo's pipeline file.
+
+    Parameters
+    ----------
+    folder
+        Holds the events, the checkpoint and the store.
+    trigger
+        The interval of the batches, as Spark reads it.
+    """
     return {
         "name": "demo",
         "source": {
@@ -20,7 +28,7 @@ def pipeline(folder: str, trigger: str = "2 seconds") -> dict[str, Any]:
             "path": f"{folder}/events",
             "mode": "continuous",
             "columns": COLUMNS,
-            "options": {"cleanSource": "delete"},  # a stream is not kept
+            "options": {"cleanSource": "delete"},  # files that have been read are not needed again
         },
         "columns": {"time": "ts", "key": "path", "site": "site", "value": "ms"},
         "window": {"length": "5m", "tick": "1s", "lateness": LATENESS},
@@ -37,8 +45,8 @@ def pipeline(folder: str, trigger: str = "2 seconds") -> dict[str, Any]:
             {"name": "requests by site", "kind": "exact", "aggregate": "count", "last": "1m", "by": "site"},
         ],
         "monitors": [
-            {"name": FLOOD, "kind": "count", "key": LOGIN, "above": FLOOD_LINE, "last": f"{FLOOD_SECONDS}s", "eps": 0.005},
-            {"name": "one page for all", "kind": "self-join", "above": 30 * RATE**2, "last": "30s", "eps": 0.01},
+            {"name": FLOOD, "kind": "count", "key": LOGIN, "above": FLOOD_THRESHOLD, "last": f"{FLOOD_SECONDS}s", "eps": 0.005},
+            {"name": "rush to one page", "kind": "self-join", "above": 30 * RATE**2, "last": "30s", "eps": 0.01},
         ],
         "store": {"path": f"{folder}/store", "sketches": "5s", "keep": "5m"},
         "run": {"checkpoint": f"{folder}/state", "trigger": trigger, "master": "local[2]", "spark": _settings(folder)},
@@ -50,7 +58,7 @@ _LATENCY = {"q": [0.5, 0.9, 0.99], "lo": 0, "hi": 4000, "resolution": 1, "outsid
 
 
 def _settings(folder: str) -> dict[str, Any]:
-    """A Spark that starts fast and keeps to the demo's folder; small batches gain nothing from a second compiler."""
+    """Settings for a fast start, with all files in the demo's folder; small batches gain nothing from Java's second compiler."""
     return {
         "spark.driver.memory": "1g",
         "spark.driver.extraJavaOptions": f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dderby.system.home={folder}/spark",

@@ -13,8 +13,8 @@ from cli_cases import assert_refused, run
 from patience import PATIENCE
 
 from lately.core.errors import LatelyError
-from lately.demo.stage import Demo
-from lately.demo.web import Web
+from lately.demo.dashboard import DashboardServer
+from lately.demo.demo_run import Demo
 from lately.store import Store
 
 pytestmark = pytest.mark.usefixtures("wide_and_plain")
@@ -36,7 +36,7 @@ def test_the_usual_port_may_be_taken():
             taken.listen()
         except OSError:
             pass  # it is, by somebody else
-        assert not Web().url.endswith(":8765/")
+        assert not DashboardServer().url.endswith(":8765/")
 
 
 def test_a_folder_that_is_used_is_not_touched(tmp_path):
@@ -81,16 +81,16 @@ def test_a_port_that_somebody_takes_before_the_service_starts_is_no_trouble(tmp_
     store = Store(str(tmp_path))
     store.prepare()
     store.describe({"name": "shop", "moment": "timestamp", "queries": []})
-    chosen, asked = Web(), Web(0)
-    asked._asked = asked._port
+    default, chosen = DashboardServer(), DashboardServer(0)
+    chosen._chosen_port = chosen._port
     with socket.socket() as one, socket.socket() as two:
-        for taken, web in ((one, chosen), (two, asked)):
-            taken.bind(("127.0.0.1", web._port))
+        for taken, server in ((one, default), (two, chosen)):
+            taken.bind(("127.0.0.1", server._port))
             taken.listen()
-        with pytest.raises(LatelyError, match="taken"):
-            asked.start(store.path)
-        before = chosen.url
-        chosen.start(store.path)
-    assert chosen.url != before
-    assert urllib.request.urlopen(f"{chosen.url}api/health", timeout=PATIENCE).status == 200
-    chosen.stop()
+        with pytest.raises(LatelyError, match="in use"):
+            chosen.start(store.path)
+        before = default.url
+        default.start(store.path)
+    assert default.url != before
+    assert urllib.request.urlopen(f"{default.url}api/health", timeout=PATIENCE).status == 200
+    default.stop()

@@ -9,10 +9,10 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
-from lately.demo import stage
-from lately.demo.asks import FLOOD
-from lately.demo.show import View
-from lately.demo.stage import Demo
+from lately.demo import demo_run
+from lately.demo.demo_run import Demo
+from lately.demo.display import LiveDisplay
+from lately.demo.pipeline_file import FLOOD
 from lately.spark.pipeline import Done
 
 
@@ -20,7 +20,7 @@ from lately.spark.pipeline import Done
 def running(tmp_path, monkeypatch):
     """A demo in its fortieth second, where the clock stands still, with a batch, but without processes."""
     now = int(time.time())
-    monkeypatch.setattr(stage, "time", SimpleNamespace(time=lambda: now))
+    monkeypatch.setattr(demo_run, "time", SimpleNamespace(time=lambda: now))
     with Demo(seconds=60, keep=tmp_path / "demo") as demo:
         demo.start = now - 40
         yield demo
@@ -28,7 +28,7 @@ def running(tmp_path, monkeypatch):
 
 def shown(demo):
     console = Console(width=120, record=True, file=io.StringIO())
-    console.print(View(demo))
+    console.print(LiveDisplay(demo))
     return console.export_text()
 
 
@@ -45,16 +45,24 @@ def test_a_batch_is_shown_with_what_is_hot_and_what_is_told(running):
     alert = {"monitor": FLOOD, "item": None, "raised": True, "value": 16_000.4, "time": now, "batch": 3}
     done = Done(3, now, 20_000, 20_000, 0, 0, 8, 0.5, 4096, hot, [alert])
     running.watched.take(done)
-    running.record.take(done, running.second, running.clock)
+    running.record.add_batch(done, running.second, running.clock)
     text = shown(running)
-    for said in (running.web.url, "batch 3", "20,000 rows", "40,000 rows/s", "8 sites", "attack on the login", "s left"):
+    for said in (
+        running.dashboard.url,
+        "batch 3",
+        "20,000 rows",
+        "40,000 rows/s",
+        "8 sites",
+        "attack on the login page",
+        "s left",
+    ):
         assert said in text
     assert re.search(r"/login +1,500 +1,490 … 1,501 +█{28}", text)
-    assert re.search(rf"\d\d:\d\d:\d\d  {FLOOD} firing: passed its line, at 16,000", text)
+    assert re.search(rf"\d\d:\d\d:\d\d  {FLOOD} firing: crossed its threshold, at 16,000", text)
 
 
 def test_when_the_time_is_over_it_waits_for_the_last_rows(running):
     running.start -= 60
     now = datetime.fromtimestamp(running.start + 57, UTC)
     running.watched.take(Done(20, now, 10, 10, 0, 0, 8, 0.5, 4096, [], []))
-    assert "over; the last rows are on their way" in shown(running)
+    assert "finished; the last rows are being processed" in shown(running)
