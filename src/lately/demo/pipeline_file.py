@@ -58,7 +58,7 @@ _LATENCY = {"q": [0.5, 0.9, 0.99], "lo": 0, "hi": 4000, "resolution": 1, "outsid
 
 
 def _settings(folder: str) -> dict[str, Any]:
-    """Settings for a fast start, with all files in the demo's folder; small batches gain nothing from Java's second compiler."""
+    """Settings for a fast start, with all files in the demo's folder; Java's second compiler does not help small batches."""
     return {
         "spark.driver.memory": "1g",
         "spark.driver.extraJavaOptions": f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dderby.system.home={folder}/spark",
