@@ -30,13 +30,13 @@ from lately.counters.exact import Exact
 from lately.counters.exphist import ExponentialHistogram
 from lately.counters.randwave import RandomizedWave
 from lately.counters.wave import Wave
-from lately.counters.window_counter import WindowCounter
-from lately.counters.windowed import merge
 from lately.exact import agg
 from lately.exact.aggregates import Aggregate
 from lately.exact.answer import Answer, WindowAnswers
 from lately.exact.partials import Partials
 from lately.exact.windows import Windows
+from lately.ingest.window_counter import WindowCounter
+from lately.ingest.windowed import merge
 from lately.monitor.distcm import DistributedCountMin
 from lately.sketches.ams import AmsSketch, FastAmsSketch
 from lately.sketches.countmin import CountMin

@@ -541,13 +541,13 @@ def test_integers_that_are_held_back_lie_in_their_universe(key):
     """Found by forgeries: where they fell due, they were counted in memory that was not theirs."""
     for name in ("dyadic-held", "quantiles-held"):
         thing = lt.from_bytes(specimens()[name])
-        thing._held.hashes[-1] = key
+        thing._reorder_buffer.hashes[-1] = key
         refused(thing.to_bytes(), f"{name} that holds {key}")
 
 
 def test_keys_that_are_held_back_are_those_that_were_hashed():
     thing = lt.from_bytes(specimens()["top-held"])
-    thing._held.hashes[0] += np.uint64(1)
+    thing._reorder_buffer.hashes[0] += np.uint64(1)
     refused(thing.to_bytes(), "a hash of another key")
 
 

@@ -127,7 +127,7 @@ def test_what_a_site_counts_is_what_came(kind, lateness, batches):
             assert site.to_bytes() == blob
         assert site.late == sum(one.late for one in streams)
         assert site._nows == [one.now for one in streams] or None in site._nows
-        for one, held in zip(streams, site._held, strict=True):  # as few as must be
+        for one, held in zip(streams, site._reorder_buffer, strict=True):  # as few as must be
             edge = -math.inf if one.now is None else one.now - lateness
             assert sorted(held.ticks.tolist()) == sorted(tick for tick, _ in one.rows if tick > edge)
         for channel, wanted in enumerate(counted(monitor, streams)):
@@ -174,12 +174,12 @@ def test_time_alone_releases():
     monitor = Monitor(Ecm(window=60, eps=0.1, delta=0.3), {"n": Count(key=1, theta=0.1)}, lateness=10)
     site = monitor.site(0)
     site.update([1, 1, 1], [5, 9, 7])
-    assert site._held[0].ticks.tolist() == [5, 7, 9]
+    assert site._reorder_buffer[0].ticks.tolist() == [5, 7, 9]
     site.advance(17)
-    assert site._held[0].ticks.tolist() == [9]
+    assert site._reorder_buffer[0].ticks.tolist() == [9]
     assert site.drifts[1].numbers.tolist() == [3]
     site.advance(19)
-    assert site._held[0].ticks.size == 0
+    assert site._reorder_buffer[0].ticks.size == 0
     assert site.drifts[1].numbers.tolist() == [3]
     site.advance(200)
     assert site.drifts[1].numbers.tolist() == [0]

@@ -14,7 +14,7 @@ from naive import NaiveWindow
 from streams import make, streams
 
 import lately as lt
-from lately.counters import windowed
+from lately.ingest import windowed
 
 BUILD = {
     "counter-wave": lambda **o: lt.WindowCounter(window=100, eps=0.1, **o),

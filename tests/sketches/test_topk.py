@@ -517,7 +517,7 @@ def test_what_is_held_back_is_found_and_named(stream, lateness, seed):
         answers = one.top(1000, between=(lateness, 2))
         assert max((count for key, count in exact.items() if key not in answers.key), default=0) <= answers.missed
     sketch.advance(now + lateness)
-    assert sketch._held.keys is None  # nothing is held back any more, and nothing was lost
+    assert sketch._reorder_buffer.keys is None  # nothing is held back any more, and nothing was lost
     for last in (lateness, 200):
         is_certain(sketch, frequencies(named, now + lateness - last + 1), last=last)
 
@@ -534,9 +534,9 @@ def test_held_back_keys_of_every_site_are_found():
     late = build(window=1000, lateness=100)
     late.update(["new"] * 500, [300] * 500)  # what the others hold back falls due by then
     merged = lt.merge([*sites, late])
-    assert merged._held.keys.pick(np.array([0])) == ["new"]
+    assert merged._reorder_buffer.keys.pick(np.array([0])) == ["new"]
     assert [row.key for row in merged.top(2)] == ["new", "all"]
-    assert all(site._held.ticks.size for site in sites)
+    assert all(site._reorder_buffer.ticks.size for site in sites)
 
 
 def test_late_keys_are_refused_and_told():

@@ -221,7 +221,7 @@ def test_numbers_are_text_where_keys_are_text(tmp_path):
 def test_rows_that_are_held_back_count(tmp_path):
     made = filled(tmp_path, lateness=30, names=["ecm fine", "topk", "quantiles"])
     made.finish(0)
-    assert any(one._held.ticks.size for made_ in made.sketches.values() for one in made_.values())
+    assert any(one._reorder_buffer.ticks.size for made_ in made.sketches.values() for one in made_.values())
     questions = Questions(View(made.store.path))
     for asked, counted in every(made):
         exact = made.exact(**counted)

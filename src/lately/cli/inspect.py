@@ -37,7 +37,7 @@ def _facts(blob: bytes) -> dict[str, Any]:
             "now": iso_time(thing.now),
         }
         facts |= {"arrivals in window": {"value": total.value, "low": total.low, "high": total.high}}
-        facts |= {"late": thing.late, "held back": int(thing._held.counts.sum())}
+        facts |= {"late": thing.late, "held back": int(thing._reorder_buffer.counts.sum())}
     return facts | {"bytes on disk": len(blob), "bytes in memory": thing.nbytes}
 
 

@@ -10,10 +10,10 @@ from lately.core.durations import Window
 from lately.core.errors import InputError
 from lately.core.keys import Keys, key_column
 from lately.core.times import check_tick, ticks_of
-from lately.counters.order import is_sorted
 from lately.exact.asked import Asked
 from lately.exact.frames import columns_of, numbers
 from lately.exact.wide import Numbers
+from lately.ingest.order import is_sorted
 
 NEVER = -(2**62)
 

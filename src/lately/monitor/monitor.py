@@ -13,7 +13,7 @@ from lately.core.durations import Duration, Window
 from lately.core.errors import InputError, ParameterError
 from lately.core.keys import Hashes, hash_keys
 from lately.core.plan import check_word
-from lately.counters.shape import window_and_lateness
+from lately.ingest.shape import window_and_lateness
 from lately.monitor.baselines import OracleCoordinator, PushCoordinator, ShipCoordinator
 from lately.monitor.coordinator import Coordinator
 from lately.monitor.drift import WindowDrift

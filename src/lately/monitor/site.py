@@ -25,7 +25,7 @@ from lately.core.jit import tell_if_cold
 from lately.core.keys import Hashes, IntegerKeys, Keys, all_hashes, key_column
 from lately.core.times import check_tick, tick_of, ticks_of_keys
 from lately.counters.base import MAX_COUNT, Counts
-from lately.counters.order import Held
+from lately.ingest.order import ReorderBuffer
 from lately.monitor import messages as m
 from lately.monitor.drift import CAP, DIRECT, FLOOR, HOLD, MOVED, RELEASE, Drift, StreamDrift, WindowDrift, drift_of
 from lately.monitor.frequent import PATIENCE, ItemsGuard
@@ -79,7 +79,7 @@ class Site:
         self._reported, self._pressure = False, 0.0
         self._taken = 0
         self._nows: list[int | None] = [None] * len(monitor.streams)  # streams may run ahead of each other
-        self._held = [Held.nothing() for _ in monitor.streams]
+        self._reorder_buffer = [ReorderBuffer.empty() for _ in monitor.streams]
         self._said_tick = 0  # the clock as the coordinator knows it
         self._calls = 0  # batches and advances in which it waits for an answer
         self._shown: list[Counts] | None = None  # what it told since then unasked
@@ -160,7 +160,7 @@ class Site:
         if order.size:
             self._column, self._order = column, order
             if ticks is not None and self.monitor.lateness:
-                self._hold(channel, Held(ticks, hashes, chosen, keys if self.monitor.holds_keys else None))
+                self._hold(channel, ReorderBuffer(ticks, hashes, chosen, keys if self.monitor.holds_keys else None))
             else:
                 self._count(channel, (hashes, ticks, chosen), keys, DIRECT)
             if self._items is not None and self.state == State.JOINING and channel == self._watched:
@@ -181,7 +181,7 @@ class Site:
                 self.drifts[index].begin(hashes[mine], None if ticks is None else ticks[mine], counts[mine], mode)
                 self._run(index)
 
-    def _hold(self, channel: int, rows: Held) -> None:
+    def _hold(self, channel: int, rows: ReorderBuffer) -> None:
         """Count rows and hold them back, in pieces so short that nothing that is held back leaves the window meanwhile."""
         window, order, start = self.monitor.window, self._order, 0
         assert window is not None
@@ -190,10 +190,10 @@ class Site:
             first = int(rows.ticks[start])
             self._pass(channel, first)
             stop = int(np.searchsorted(rows.ticks, first + longest, "left"))
-            piece = rows.part(start, stop)
+            piece = rows.slice(start, stop)
             self._order = order[start:stop]
             self._count(channel, (piece.hashes, piece.ticks, piece.counts), piece.keys, HOLD)
-            self._held[channel] = Held.together([self._held[channel], piece])
+            self._reorder_buffer[channel] = ReorderBuffer.concat([self._reorder_buffer[channel], piece])
             start = stop
 
     def _weights(self, counts: Any, size: int) -> Counts:
@@ -243,9 +243,9 @@ class Site:
         """Let the windows of a stream reach this tick, and no longer hold back what nothing can overtake then."""
         before = self._nows[stream]
         now = self._nows[stream] = tick if before is None else max(before, tick)
-        held = self._held[stream]
+        held = self._reorder_buffer[stream]
         if held.ticks.size and held.ticks[0] <= now - self.monitor.lateness:
-            due, self._held[stream] = held.split(now - self.monitor.lateness)
+            due, self._reorder_buffer[stream] = held.split(now - self.monitor.lateness)
             self._count(stream, (due.hashes, due.ticks, due.counts), due.keys, RELEASE)
         for index in self.monitor.layouts_of(stream):
             drift = self.drifts[index]

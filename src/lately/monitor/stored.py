@@ -16,7 +16,7 @@ from lately.core.errors import FormatError, InputError, MergeError
 from lately.core.keys import IntegerKeys, all_hashes
 from lately.core.stored_keys import read_column, write_column
 from lately.counters.base import MAX_COUNT
-from lately.counters.order import Held
+from lately.ingest.order import ReorderBuffer
 from lately.monitor.coordinator_state import SiteState
 from lately.monitor.drift import Drift, WindowDrift
 from lately.monitor.inbox import read_messages, write_messages
@@ -97,7 +97,7 @@ def _write_site(site: "Site", out: Writer) -> None:
     out.f64(site._pressure)
     for number in (site._epoch, site._sequence, site._taken, site.late, site.ignored):
         out.varint(number)
-    for now, held in zip(site._nows, site._held, strict=True):
+    for now, held in zip(site._nows, site._reorder_buffer, strict=True):
         out.maybe(now)
         if site.monitor.lateness:
             _write_held(out, now or 0, held)
@@ -115,7 +115,7 @@ def _write_site(site: "Site", out: Writer) -> None:
         site._items.write(out)
 
 
-def _write_held(out: Writer, now: int, held: Held) -> None:
+def _write_held(out: Writer, now: int, held: ReorderBuffer) -> None:
     out.integers(held.ticks - now)
     out.u64s(held.hashes)
     out.integers(held.counts)
@@ -123,7 +123,7 @@ def _write_held(out: Writer, now: int, held: Held) -> None:
         write_column(out, held.keys)
 
 
-def _read_held(source: Reader, now: int | None, monitor: "Monitor") -> Held:
+def _read_held(source: Reader, now: int | None, monitor: "Monitor") -> ReorderBuffer:
     """What was held back of a stream."""
     ticks = source.integers(1 - monitor.lateness, 0) + (now or 0)
     hashes, counts = source.u64s(), source.integers(0, MAX_COUNT)
@@ -134,12 +134,12 @@ def _read_held(source: Reader, now: int | None, monitor: "Monitor") -> Held:
     if monitor.holds_keys and hashes.size:
         keys = read_column(source)
         source.check(isinstance(keys, IntegerKeys) and np.array_equal(all_hashes(keys), hashes), "keys that are not held back")
-    return Held(ticks, hashes, counts, keys)
+    return ReorderBuffer(ticks, hashes, counts, keys)
 
 
 def _hold(site: "Site", stream: int) -> None:
     """Note what a site holds back in what counts it."""
-    held, keys = site._held[stream], site._held[stream].keys
+    held, keys = site._reorder_buffer[stream], site._reorder_buffer[stream].keys
     for index, mine in site.monitor.routes(stream, held.hashes, keys.values if isinstance(keys, IntegerKeys) else None):
         drift = site.drifts[index]
         assert isinstance(drift, WindowDrift)
@@ -155,7 +155,7 @@ def _read_site(monitor: "Monitor", source: Reader, is_earlier: bool) -> "Site":
     for stream in range(len(monitor.streams)):
         site._nows[stream] = source.maybe(-(2**62), 2**62)
         if monitor.lateness and not is_earlier:
-            site._held[stream] = _read_held(source, site._nows[stream], monitor)
+            site._reorder_buffer[stream] = _read_held(source, site._nows[stream], monitor)
     if not is_earlier:
         site._said_tick, site._calls = source.within(source.i64(), -(2**62), 2**62), source.u8()
         if source.choice(0, 1):
@@ -166,7 +166,7 @@ def _read_site(monitor: "Monitor", source: Reader, is_earlier: bool) -> "Site":
     for stream, now in enumerate(site._nows):
         nows = {drift.now for i in monitor.layouts_of(stream) if isinstance(drift := site.drifts[i], WindowDrift)}
         source.check(nows <= {None, now}, "counters of another time than their stream")
-        if site._held[stream].ticks.size:
+        if site._reorder_buffer[stream].ticks.size:
             _hold(site, stream)
     for number, guard in enumerate(site._guards):
         guard.read(source, *monitor.about(number))

@@ -33,7 +33,7 @@ from lately.core.jit import kernel
 from lately.core.keys import SEED, HashedKeys, Hashes, IntegerKeys, Keys, all_hashes, key_column
 from lately.core.plan import check_word
 from lately.counters.base import MAX_COUNT, NO_COUNTS, Cells, Counts
-from lately.counters.windowed import BLOCK
+from lately.ingest.windowed import BLOCK
 from lately.sketches.fourwise import polynomial, polynomials, signed_cells
 from lately.sketches.hashing import DEFAULT_SEED
 from lately.sketches.scratch import scratch

@@ -25,7 +25,7 @@ from lately.core.joined import JoinedKeys
 from lately.core.keys import Hashes, Keys, all_hashes
 from lately.core.stored_keys import read_column, write_column
 from lately.counters.base import MAX_COUNT, MAX_STAMP, Counts, Part, Stamps
-from lately.counters.windowed import BLOCK
+from lately.ingest.windowed import BLOCK
 from lately.sketches.tally import surplus, tally
 
 #: A block has at most 1/SHARE of the arrivals that are newer than it.

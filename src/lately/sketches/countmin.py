@@ -20,7 +20,7 @@ from lately.core.jit import kernel
 from lately.core.keys import SEED, Hashes, all_hashes, key_column, one_key
 from lately.core.plan import check_word
 from lately.counters.base import MAX_COUNT
-from lately.counters.windowed import BLOCK
+from lately.ingest.windowed import BLOCK
 from lately.sketches.hashing import DEFAULT_SEED, cell_of, coefficients, row_cells
 
 Table = NDArray[np.int64]

@@ -18,7 +18,7 @@ from lately.core.errors import InputError, ParameterError, RangeError
 from lately.core.estimate import Estimate, Estimates
 from lately.core.keys import HashedKeys
 from lately.counters.base import Bounds
-from lately.counters.shape import window_and_lateness
+from lately.ingest.shape import window_and_lateness
 from lately.sketches.hashing import DEFAULT_SEED
 from lately.sketches.heavy import check_at_least, check_phi, heavy_keys, heavy_nodes, heavy_prefixes, most_listed, threshold
 from lately.sketches.moments import Moments

@@ -22,7 +22,7 @@ from lately.core.keys import Keys, key_column
 from lately.core.plan import SAMPLES, Counter, Query, check_samples, check_word
 from lately.counters.base import CounterArray, Counts, Stamps
 from lately.counters.families import counter_array, starting_bytes
-from lately.counters.shape import Shape, read_shape, window_and_lateness
+from lately.ingest.shape import Shape, read_shape, window_and_lateness
 from lately.sketches.countmin import CountMin, without_collisions
 from lately.sketches.hashing import DEFAULT_SEED
 from lately.sketches.sketch_kind import PRODUCT_OF_ROWS, ROWS, SQUARE_OF_ROWS, Options, SketchKind, Suitability

@@ -16,7 +16,7 @@ from lately.core.durations import Duration, arrivals
 from lately.core.errors import InputError, ParameterError, RangeError
 from lately.core.estimate import Estimate, Estimates
 from lately.core.keys import HashedKeys
-from lately.counters.shape import window_and_lateness
+from lately.ingest.shape import window_and_lateness
 from lately.sketches.hashing import DEFAULT_SEED
 from lately.sketches.ranks import check_shares, cover, whole
 from lately.sketches.sketch_kind import ROWS, ROWS_IN_TIME, Options, SketchKind, Suitability

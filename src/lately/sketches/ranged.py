@@ -176,7 +176,7 @@ def nothing_of(sketch: Any) -> Extract:
 
 
 def _of_tree(sketch: WindowedTree, age: int, total: Bounds) -> Extract:
-    array, held, now = sketch._parts[0], sketch._held, sketch._now
+    array, held, now = sketch._parts[0], sketch._reorder_buffer, sketch._now
     snapshot = array.at(sketch._stamp_at(age, now) if now is not None else 2**32 - 1)
     bounds = snapshot.raw_all()
     newer = held.ticks >= (0 if now is None else sketch._tick_at(age, now))

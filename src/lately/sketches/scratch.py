@@ -6,7 +6,7 @@ import numpy as np
 
 from lately.core.keys import Hashes
 from lately.counters.base import Cells
-from lately.counters.windowed import BLOCK
+from lately.ingest.windowed import BLOCK
 
 
 class _Scratch(threading.local):

@@ -21,10 +21,10 @@ from lately.core.joined import JoinedKeys
 from lately.core.keys import Keys
 from lately.core.plan import check_word
 from lately.counters.base import MAX_STAMP, Bounds, Counts, Stamps
-from lately.counters.order import Held
-from lately.counters.shape import WindowShape, read_window_shape, window_and_lateness
 from lately.counters.shared import SharedWave
 from lately.counters.wave import Wave
+from lately.ingest.order import ReorderBuffer
+from lately.ingest.shape import WindowShape, read_window_shape, window_and_lateness
 from lately.sketches.candidates import Candidates, Found
 from lately.sketches.hashing import DEFAULT_SEED
 from lately.sketches.heavy import check_phi, threshold
@@ -194,9 +194,9 @@ class TopK(WindowedCountMin[TopKShape], Moments):
         since = MAX_STAMP if now is None else self._stamp_at(older, now)
         until = None if now is None or newer is None else self._stamp_at(newer, now)
         found = self._parts[2].between(since, until)
-        if self._held.keys is not None and now is not None:
+        if self._reorder_buffer.keys is not None and now is not None:
             ticks = self._tick_at(older, now), None if newer is None else self._tick_at(newer, now)
-            found = _with_held(found, self._held, *ticks)
+            found = _with_held(found, self._reorder_buffer, *ticks)
         return found
 
     def _heavy_part(self, last: Duration | None, between: Between | None) -> tuple[Estimates, float, Estimate]:
@@ -240,7 +240,7 @@ class TopK(WindowedCountMin[TopKShape], Moments):
         return sketch
 
 
-def _with_held(found: Found, held: Held, since: int, until: int | None) -> Found:
+def _with_held(found: Found, held: ReorderBuffer, since: int, until: int | None) -> Found:
     """Add the keys that are held back and lie in the range; they are counted exactly, so any of them may be heavy."""
     assert held.keys is not None
     rows = np.flatnonzero((held.ticks >= since) & (True if until is None else held.ticks < until))

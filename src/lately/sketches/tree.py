@@ -23,9 +23,9 @@ from lately.core.codec import Reader, Writer
 from lately.core.errors import ParameterError
 from lately.core.jit import kernel
 from lately.core.plan import check_word, shared_capacity
-from lately.counters.shape import WindowShape, read_window_shape
 from lately.counters.shared import SharedWave
 from lately.counters.wave import Wave
+from lately.ingest.shape import WindowShape, read_window_shape
 from lately.sketches.hashing import coefficients
 from lately.sketches.sketch_kind import Options
 

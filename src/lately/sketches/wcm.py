@@ -25,9 +25,9 @@ from lately.core.plan import check_word
 from lately.counters.base import MAX_STAMP, Bounds, CounterArray, Counts, Stamps
 from lately.counters.exact import Exact
 from lately.counters.periodic import Proportional, Simple
-from lately.counters.shape import WindowShape, read_window_shape, window_and_lateness
 from lately.counters.splitter import Splitter
 from lately.counters.wave import Wave
+from lately.ingest.shape import WindowShape, read_window_shape, window_and_lateness
 from lately.sketches.hashing import DEFAULT_SEED
 from lately.sketches.sketch_kind import SketchKind
 from lately.sketches.windowed_countmin import WindowedCountMin

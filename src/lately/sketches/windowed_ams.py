@@ -37,7 +37,7 @@ from lately.core.keys import SEED, Hashes, Keys, key_column
 from lately.core.plan import SAMPLES, Counter, check_word
 from lately.counters.base import CounterArray, Counts, Stamps
 from lately.counters.families import counter_array, starting_bytes
-from lately.counters.shape import Shape, read_shape, window_and_lateness
+from lately.ingest.shape import Shape, read_shape, window_and_lateness
 from lately.sketches.ams import MOST_CELLS, FastAmsSketch
 from lately.sketches.fourwise import polynomials, signed_cells
 from lately.sketches.hashing import DEFAULT_SEED
@@ -267,11 +267,11 @@ class WindowedAmsSketch(WindowedSketch[AmsShape]):
     def _held_table(self, tick: int) -> Counts:
         """What is held back since a tick, by counter."""
         table = np.zeros(self._parts[0].cells, np.int64)
-        newer = self._held.ticks >= tick
+        newer = self._reorder_buffer.ticks >= tick
         cells = np.empty(int(newer.sum()), np.uint32)
         for row in range(self.depth):
-            signed_cells(self._held.hashes[newer], row, self._words, self._width, cells)
-            np.add.at(table, cells, self._held.counts[newer])
+            signed_cells(self._reorder_buffer.hashes[newer], row, self._words, self._width, cells)
+            np.add.at(table, cells, self._reorder_buffer.counts[newer])
         return table
 
     def _comparable(self, other: object) -> None:

@@ -13,8 +13,8 @@ from lately.core.estimate import Estimate, Estimates
 from lately.core.key_types import NO_KEYS, KeyTypes, refuse_confused, types_of_keys, union
 from lately.core.keys import SEED, Hashes, Keys, all_hashes, key_column, one_key
 from lately.counters.base import Bounds, Cells, CounterArray, Counts, Part, Stamps
-from lately.counters.shape import WindowShape
-from lately.counters.windowed import inputs_of
+from lately.ingest.shape import WindowShape
+from lately.ingest.windowed import inputs_of
 from lately.sketches.countmin import minima, without_collisions
 from lately.sketches.hashing import cells_of, coefficients, row_cells
 from lately.sketches.scratch import scratch
@@ -154,7 +154,7 @@ class WindowedCountMin(WindowedSketch[S]):
     def _held_table(self, tick: int) -> Counts:
         """What is held back since a tick, by cell."""
         table = np.zeros(self._array.cells, np.int64)
-        newer = self._held.ticks >= tick
-        for row in cells_of(self._held.hashes[newer], self._words, self.width):
-            np.add.at(table, row, self._held.counts[newer])
+        newer = self._reorder_buffer.ticks >= tick
+        for row in cells_of(self._reorder_buffer.hashes[newer], self._words, self.width):
+            np.add.at(table, row, self._reorder_buffer.counts[newer])
         return table

@@ -7,8 +7,8 @@ import numpy as np
 from lately.core.durations import Duration
 from lately.core.estimate import Estimate
 from lately.counters.base import Bounds, CounterArray
-from lately.counters.shape import WindowShape
-from lately.counters.windowed import Windowed
+from lately.ingest.shape import WindowShape
+from lately.ingest.windowed import Windowed
 
 S = TypeVar("S", bound=WindowShape)
 
@@ -38,5 +38,5 @@ class WindowedSketch(Windowed[S]):
         return Estimate(int(value[0]), int(low[0]), int(high[0]), 1.0)
 
     def _total_in_range(self, ages: tuple[int, int | None], now: int | None = None) -> Bounds:
-        held, total = self._held, self._all
+        held, total = self._reorder_buffer, self._all
         return self._bounds(total, np.zeros(1, np.uint32), lambda t: held.counts[held.ticks >= t].sum(), ages, now)

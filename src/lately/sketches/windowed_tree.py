@@ -47,7 +47,7 @@ class WindowedTree(WindowedSketch[TreeShape]):
         return Range(self._layout, self._suffix(older), None if newer is None else self._suffix(newer))
 
     def _suffix(self, age: int) -> Suffix:
-        array, held, now = self._parts[0], self._held, self._now
+        array, held, now = self._parts[0], self._reorder_buffer, self._now
         if now is None:  # nothing came yet, so nothing is held back either
             nothing = held.counts, held.counts
             return Suffix(self._layout, self.delta, array.at(MAX_STAMP), self._total_in_range((age, None)), nothing)
@@ -64,7 +64,7 @@ class WindowedTree(WindowedSketch[TreeShape]):
 
     def _read_state(self, source: Reader) -> None:
         super()._read_state(source)
-        source.check(bool((self._held.hashes < self._shape.universe).all()), "a key outside of the universe")
+        source.check(bool((self._reorder_buffer.hashes < self._shape.universe).all()), "a key outside of the universe")
 
     @classmethod
     def _read_shape(cls, source: Reader) -> TreeShape:

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 
 from lately.core.durations import Duration
 from lately.core.errors import InputError, ParameterError
-from lately.counters.windowed import merge
+from lately.ingest.windowed import merge
 from lately.pipeline.sketch_recipe import SketchRecipe
 from lately.sketches.ecm import EcmSketch
 from lately.sketches.quantiles import Quantiles

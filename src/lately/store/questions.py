@@ -18,7 +18,7 @@ from lately.core.answers import Answers, KeyCount, QuantileAt
 from lately.core.errors import InputError, QueryError, RangeError
 from lately.core.estimate import Estimate, Estimates
 from lately.core.times import tick_of
-from lately.counters.windowed import merge
+from lately.ingest.windowed import merge
 from lately.sketches.ranged import Extract, answering, extract_at
 from lately.store.fitting import FITTING, best, fitting, named
 from lately.store.remembered import Remembered

@@ -29,9 +29,9 @@ from lately.core.plan import check_probability
 from lately.core.stored_keys import read_column, write_column
 from lately.core.times import check_tick, instant_of, tick_of, ticks_of_keys
 from lately.counters.base import MAX_COUNT, MAX_STAMP, Bounds, Cells, CounterArray, Counts, Part, Stamps
-from lately.counters.order import Held, is_sorted, put_stamps
-from lately.counters.ranges import range_ages
-from lately.counters.shape import RESIZED, WindowShape
+from lately.ingest.order import ReorderBuffer, is_sorted, put_stamps
+from lately.ingest.ranges import range_ages
+from lately.ingest.shape import RESIZED, WindowShape
 
 #: Bounds widen with every level; far before this they say nothing.
 MAX_HEIGHT = 255
@@ -76,7 +76,7 @@ class Windowed(ABC, Generic[S]):
         self._window, self._lateness = shape.window, shape.lateness
         self._now: int | None = None
         self._origin = 0  # the tick whose stamp would be 0
-        self._held = Held.nothing()
+        self._reorder_buffer = ReorderBuffer.empty()
         self._taken = 0
         self._late = 0
         return self
@@ -129,7 +129,7 @@ class Windowed(ABC, Generic[S]):
     @property
     def nbytes(self) -> int:
         """The bytes that the state takes in memory."""
-        return sum(part.nbytes for part in self._parts) + self._held.nbytes
+        return sum(part.nbytes for part in self._parts) + self._reorder_buffer.nbytes
 
     def advance(self, time: Any) -> None:
         """Let time pass without an arrival: what is older than the window leaves it. Going back does nothing.
@@ -197,8 +197,8 @@ class Windowed(ABC, Generic[S]):
         self._see(int(ticks[0]))
         self._see(int(ticks[-1]))
         if self._lateness:
-            held = Held(ticks, hashes, chosen, keys.take(order) if self._keeps_keys else None)
-            self._held = Held.together([self._held, held])
+            held = ReorderBuffer(ticks, hashes, chosen, keys.take(order) if self._keeps_keys else None)
+            self._reorder_buffer = ReorderBuffer.concat([self._reorder_buffer, held])
             self._release()
         else:
             self._apply(HashedKeys(hashes, keys, order), ticks, None if checked is None else chosen)
@@ -213,8 +213,8 @@ class Windowed(ABC, Generic[S]):
 
     def _release(self) -> None:
         """Count what can no longer be overtaken."""
-        if self._held.ticks.size and self._now is not None:
-            due, self._held = self._held.split(self._now - self._lateness)
+        if self._reorder_buffer.ticks.size and self._now is not None:
+            due, self._reorder_buffer = self._reorder_buffer.split(self._now - self._lateness)
             self._apply(HashedKeys(due.hashes, due.keys), due.ticks, due.counts)
 
     def _apply(self, keys: Keys, ticks: Ints, counts: Counts | None) -> None:
@@ -262,7 +262,7 @@ class Windowed(ABC, Generic[S]):
         older, newer = ages
         stamp = self._stamp_at(older, moment)
         start = array.all_since(stamp) if cells is None else array.since(cells, stamp)
-        if self._held.ticks.size:
+        if self._reorder_buffer.ticks.size:
             start = Bounds(*(part + held(self._tick_at(older, moment)) for part in start))
         if newer is None:
             return start
@@ -303,7 +303,7 @@ class Windowed(ABC, Generic[S]):
         parts = [first.merged(rest, shifts, live_from) for first, *rest in zip(*inputs, strict=True)]
         result = object.__new__(type(self))._begin(shape, parts)
         result._now, result._origin = now, origin
-        result._held = Held.together([one._held for one in live])
+        result._reorder_buffer = ReorderBuffer.concat([one._reorder_buffer for one in live])
         return result
 
     def _shape_for(self, inputs: Sequence[Any], eps: float | None) -> S:
@@ -357,13 +357,13 @@ class Windowed(ABC, Generic[S]):
         start = now - self._window.span
         if self._now is None or self._taken == 0 or self._now < start:
             return False
-        if self._held.ticks.size and self._held.ticks[-1] >= start:
+        if self._reorder_buffer.ticks.size and self._reorder_buffer.ticks[-1] >= start:
             return True
         return bool(self._all.since(np.zeros(1, np.uint32), min(max(start - self._origin, 1), MAX_STAMP)).high[0] > 0)
 
     def _at(self, now: int) -> Self:
         """Itself, or where held-back arrivals fall due by ``now``, a copy that has counted them."""
-        if not self._held.ticks.size or self._held.ticks[0] > now - self._lateness:
+        if not self._reorder_buffer.ticks.size or self._reorder_buffer.ticks[0] > now - self._lateness:
             return self
         twin = self.copy()
         twin._advance(now)
@@ -372,7 +372,7 @@ class Windowed(ABC, Generic[S]):
     def copy(self) -> Self:
         """An independent copy."""
         twin = self._twin([part.copy() for part in self._parts])
-        for name in ("_now", "_origin", "_held", "_taken", "_late"):
+        for name in ("_now", "_origin", "_reorder_buffer", "_taken", "_late"):
             setattr(twin, name, getattr(self, name))
         return twin
 
@@ -437,11 +437,11 @@ class Windowed(ABC, Generic[S]):
         out.i64(self._now or 0)
         out.u64(self._taken)
         out.u64(self._late)
-        out.integers(self._held.ticks - (self._now or 0))
-        out.u64s(self._held.hashes)
-        out.integers(self._held.counts)
-        if self._held.keys is not None:
-            write_column(out, self._held.keys)
+        out.integers(self._reorder_buffer.ticks - (self._now or 0))
+        out.u64s(self._reorder_buffer.hashes)
+        out.integers(self._reorder_buffer.counts)
+        if self._reorder_buffer.keys is not None:
+            write_column(out, self._reorder_buffer.keys)
         for part in self._parts:
             part.write(out, self._stamp_of_now)
 
@@ -458,7 +458,7 @@ class Windowed(ABC, Generic[S]):
         source.check(bool((np.diff(ticks) >= 0).all()) and (started == 1 or not ticks.size), "entries are out of order")
         source.check(started == 1 or self._taken == 0, "arrivals before time began")
         source.check(float(counts.sum(dtype=np.float64)) <= 1.000001 * self._taken, "more arrivals held back than taken")
-        self._held = Held(ticks, hashes, counts, self._read_held_keys(source, hashes))
+        self._reorder_buffer = ReorderBuffer(ticks, hashes, counts, self._read_held_keys(source, hashes))
         stamp = now - self._origin if started else 1
         for part in self._parts:
             part.begin(self._origin)

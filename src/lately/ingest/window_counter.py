@@ -13,8 +13,8 @@ from lately.core.keys import HashedKeys, Keys
 from lately.core.plan import SAMPLES, Counter, check_probability, check_samples
 from lately.counters.base import CounterArray, Counts, Stamps
 from lately.counters.families import counter_array, starting_bytes
-from lately.counters.shape import Shape, read_shape, window_and_lateness
-from lately.counters.windowed import Windowed
+from lately.ingest.shape import Shape, read_shape, window_and_lateness
+from lately.ingest.windowed import Windowed
 
 
 @storable(1)
@@ -121,7 +121,7 @@ class WindowCounter(Windowed[Shape]):
         return ax
 
     def _held_since(self, tick: int) -> int:
-        return int(self._held.counts[self._held.ticks >= tick].sum())
+        return int(self._reorder_buffer.counts[self._reorder_buffer.ticks >= tick].sum())
 
     def _count(self, keys: Keys, start: int, stamps: Stamps, counts: Counts | None) -> None:
         self._parts[0].extend(stamps, counts)

@@ -12,7 +12,7 @@ from lately.core.keys import Hashes, Keys
 from lately.counters.base import Counts, Stamps
 
 
-class Held(NamedTuple):
+class ReorderBuffer(NamedTuple):
     """Arrivals held back because earlier ones may still come, in time order."""
 
     ticks: Ints
@@ -21,7 +21,7 @@ class Held(NamedTuple):
     keys: Keys | None = None  # where the sketch gives keys back
 
     @classmethod
-    def nothing(cls) -> "Held":
+    def empty(cls) -> "ReorderBuffer":
         return cls(np.empty(0, np.int64), np.empty(0, np.uint64), np.empty(0, np.int64))
 
     @property
@@ -29,7 +29,7 @@ class Held(NamedTuple):
         return sum(column.nbytes for column in self if column is not None)
 
     @classmethod
-    def together(cls, parts: Sequence["Held"]) -> "Held":
+    def concat(cls, parts: Sequence["ReorderBuffer"]) -> "ReorderBuffer":
         """Several in one, in time order."""
         ticks = np.concatenate([part.ticks for part in parts])
         hashes = np.concatenate([part.hashes for part in parts])
@@ -38,16 +38,16 @@ class Held(NamedTuple):
         keys = [part.keys for part in parts if part.keys is not None]
         return cls(ticks[order], hashes[order], counts[order], JoinedKeys(keys).take(order) if keys else None)
 
-    def split(self, tick: int) -> tuple["Held", "Held"]:
+    def split(self, tick: int) -> tuple["ReorderBuffer", "ReorderBuffer"]:
         """What came up to this tick, and what came after."""
         at = int(np.searchsorted(self.ticks, tick, "right"))
-        return self.part(0, at), self.part(at, self.ticks.size)
+        return self.slice(0, at), self.slice(at, self.ticks.size)
 
-    def part(self, start: int, stop: int) -> "Held":
+    def slice(self, start: int, stop: int) -> "ReorderBuffer":
         """Some of them, in copies of their own."""
         part = slice(start, stop)
         keys = self.keys.part(start, stop) if self.keys is not None and stop > start else None
-        return Held(self.ticks[part].copy(), self.hashes[part].copy(), self.counts[part].copy(), keys)
+        return ReorderBuffer(self.ticks[part].copy(), self.hashes[part].copy(), self.counts[part].copy(), keys)
 
 
 @kernel
