@@ -44,8 +44,8 @@ def test_what_is_refused_follows_the_rule(steps, ahead, before, usual):
     admitted = [tick for block, rows in clock.admit(Block(ticks), np.arange(len(ticks))) for tick in block.ticks[rows].tolist()]
     refused = by_the_rule(ticks, ahead, before, usual)
     assert admitted == ticks[: len(ticks) - len(refused)]
-    assert clock.refused == len(refused) <= most_ahead(len(ticks))
-    assert clock.refused_from == (refused[0] if refused else None)
+    assert clock.held_back == len(refused) <= most_ahead(len(ticks))
+    assert clock.held_back_from == (refused[0] if refused else None)
     if admitted:
         assert clock.newest == admitted[-1]
         assert clock.gap >= FADING * usual
@@ -60,15 +60,15 @@ def test_rows_in_blocks_are_admitted_once_in_order_and_no_more_are_refused_than_
         if block.size:
             admitted += [t for one, rows in clock.admit(Block(block), np.arange(block.size)) for t in one.ticks[rows].tolist()]
     assert admitted == ticks.tolist()[: len(admitted)]
-    assert clock.refused == len(ticks) - len(admitted) <= most_ahead(len(ticks))
-    if clock.refused:
-        assert clock.refused_from == ticks[len(admitted)] > ticks[max(len(admitted) - 1, 0)] + ahead
+    assert clock.held_back == len(ticks) - len(admitted) <= most_ahead(len(ticks))
+    if clock.held_back:
+        assert clock.held_back_from == ticks[len(admitted)] > ticks[max(len(admitted) - 1, 0)] + ahead
 
 
 def test_any_gap_may_be_allowed():
     clock = SiteClock(None, None, 0.0)
     assert len(clock.admit(Block([0, 1, 2, 10**9]), np.arange(4))[0][1]) == 4
-    assert clock.refused == 0
+    assert clock.held_back == 0
 
 
 # -- streams ------------------------------------------------------------------------------------------------------------

@@ -28,8 +28,8 @@ def batch(rows, schema=SCHEMA):
     return pa.record_batch([pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)], schema=schema)
 
 
-def packed(batches, homes=None):
-    return list(bundle(homes or SiteAssignment([], 2))(batches))
+def packed(batches, assignment=None):
+    return list(bundle(assignment or SiteAssignment([], 2))(batches))
 
 
 @given(st.lists(ROWS, max_size=3))
@@ -45,13 +45,13 @@ def test_every_row_comes_out_as_it_went_in(parts):
 
 @given(ROWS.filter(len))
 def test_rows_of_a_site_keep_their_order_and_go_to_one_task(rows):
-    homes = SiteAssignment(["oslo"], 3)
-    (made,) = packed([batch(rows)], homes)
+    assignment = SiteAssignment(["oslo"], 3)
+    (made,) = packed([batch(rows)], assignment)
     tasks = made.column("task").to_pylist()
     assert len(set(tasks)) == len(tasks)
     for task, part in zip(tasks, unbundled([made], SCHEMA), strict=True):
         found = [tuple(row.values()) for row in part.to_pylist()]
-        assert {homes.of(row[0]) for row in found} == {task}
+        assert {assignment.task_of(row[0]) for row in found} == {task}
         for site in {row[0] for row in found}:
             assert [row for row in found if row[0] == site] == [row for row in rows if row[0] == site]
 
@@ -93,11 +93,11 @@ def test_bytes_grow_with_sites_and_rows_and_not_with_both():
 @pytest.mark.parametrize("tasks", [1, 2, 7])
 def test_known_sites_are_dealt_out_evenly_and_all_sites_have_one_home(tasks):
     known = [f"site {number}" for number in range(50)]
-    homes, again = SiteAssignment(known, tasks), SiteAssignment(reversed(known), tasks)
-    shares = Counter(homes.of(site) for site in known)
+    assignment, again = SiteAssignment(known, tasks), SiteAssignment(reversed(known), tasks)
+    shares = Counter(assignment.task_of(site) for site in known)
     assert max(shares.values()) - min(shares.values()) <= 1
     for site in [*known, "new", "newer", "", None]:
-        assert homes.of(site) == again.of(site) in range(tasks)
+        assert assignment.task_of(site) == again.task_of(site) in range(tasks)
 
 
 def test_the_columns_that_spark_is_told_are_those_that_come(spark):

@@ -280,20 +280,20 @@ WRONG = {
     "no such time": ({"time": "nope"}, "no column 'nope'"),
     "no such group": ({"by": ["site", "nope"]}, "no column 'nope'"),
     "no such count": ({"count": "nope"}, "no column 'nope'"),
-    "key that is a number": ({"key": "x"}, "the key 'x' is of type double; keys are integers, strings or binary"),
-    "time that is text": ({"time": "url"}, "the time 'url' is of type string"),
-    "dates in a window of integers": ({"window": 100}, "the time 'ts' is of type timestamp.*, but the window is in integers"),
-    "count that is a number": ({"count": "x"}, "the count 'x' is of type double; counts are whole numbers"),
+    "key that is a number": ({"key": "x"}, "the key 'x' has the type double, but keys are integers, strings or binary"),
+    "time that is text": ({"time": "url"}, "the time 'url' has the type string"),
+    "dates in a window of integers": ({"window": 100}, "the time 'ts' has the type timestamp.*, but the window is an integer"),
+    "count that is a number": ({"count": "x"}, "the count 'x' has the type double, but counts are integers"),
     "quantiles of text": (
         {"kind": "quantiles", "lo": 0, "hi": 1, "resolution": 0.1},
-        "takes one column of numbers; 'url' is string",
+        "takes one column of numbers, but key='url' has the type string",
     ),
     "dyadic of two": ({"kind": "dyadic", "universe": 10, "key": ["i", "zone"]}, "takes one column of integers"),
     "kind": ({"kind": "hll"}, "kind='hll': give one of ecm"),
     "arrivals": ({"window": lt.arrivals(100)}, "a window of arrivals needs one order of all rows"),
-    "tasks": ({"tasks": -1}, "tasks=-1: give at least 1"),
-    "no tasks": ({"tasks": 0}, "tasks=0: give at least 1"),
-    "fan": ({"fan": 1}, "fan=1: give how many"),
+    "tasks": ({"tasks": -1}, "tasks=-1 is below 1; give at least 1"),
+    "no tasks": ({"tasks": 0}, "tasks=0 is below 1; give at least 1"),
+    "fan": ({"fan": 1}, "fan=1 is below 2; give the number"),
 }
 
 

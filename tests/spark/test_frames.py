@@ -294,24 +294,24 @@ def test_no_rows_make_no_groups(spark):
 # -- what is wrong is told before anything runs ------------------------------------------------------------------------
 
 WRONG = {
-    "no such key": ({"key": "nope"}, "no column 'nope'; the frame has 'url', 'i', 'ts'"),
+    "no such key": ({"key": "nope"}, "no column 'nope'; the DataFrame has 'url', 'i', 'ts'"),
     "no such part of a key": ({"key": ["url", "nope"]}, "no column 'nope'"),
     "no key": ({"key": []}, "name at least one column"),
     "no such time": ({"time": "nope"}, "no column 'nope'"),
     "no such group": ({"by": "nope"}, "no column 'nope'"),
     "no such count": ({"count": "nope"}, "no column 'nope'"),
-    "time that is text": ({"time": "url"}, r"the time 'url' is of type string; .*F\.to_timestamp\('url'\)"),
-    "dates in a window of integers": ({"window": 100}, "the time 'ts' is of type timestamp, but the window is in integers"),
+    "time that is text": ({"time": "url"}, r"the time 'url' has the type string; .*F\.to_timestamp\('url'\)"),
+    "dates in a window of integers": ({"window": 100}, "the time 'ts' has the type timestamp, but the window is an integer"),
     "key that is a time": (
         {"key": "ts"},
-        "the key 'ts' is of type timestamp; keys are integers, strings or binary: cast it first",
+        "the key 'ts' has the type timestamp, but keys are integers, strings or binary; cast it first",
     ),
-    "count that is text": ({"count": "url"}, "the count 'url' is of type string; counts are whole numbers"),
+    "count that is text": ({"count": "url"}, "the count 'url' has the type string, but counts are integers; cast it"),
     "quantiles of text": (
         {"kind": "quantiles", "lo": 0, "hi": 1, "resolution": 0.1},
-        "takes one column of numbers; 'url' is string",
+        "takes one column of numbers, but key='url' has the type string",
     ),
-    "dyadic of text": ({"kind": "dyadic", "universe": 10}, "takes one column of integers; 'url' is string"),
+    "dyadic of text": ({"kind": "dyadic", "universe": 10}, "takes one column of integers, but key='url' has the type string"),
     "dyadic of two": ({"kind": "dyadic", "universe": 10, "key": ["i", "zone"]}, "takes one column of integers"),
     "arrivals": ({"window": lt.arrivals(100)}, "a window of arrivals needs one order of all rows"),
     "kind": ({"kind": "hll"}, "kind='hll': give one of ecm, topk, quantiles, dyadic, wcm, ams"),
@@ -319,7 +319,7 @@ WRONG = {
     "no window": ({"window": None}, "kind='ecm': .*window"),
     "eps": ({"eps": 2}, "eps"),
     "variant": ({"kind": "wcm", "variant": "nope"}, "variant='nope': give one of perfect, simple"),
-    "fan": ({"fan": 1}, "fan=1: give how many sketches to merge at a time, at least 2"),
+    "fan": ({"fan": 1}, "fan=1 is below 2; give the number of sketches to merge"),
     "no fan": ({"fan": 0}, "fan=0"),
 }
 

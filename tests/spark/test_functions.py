@@ -11,7 +11,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 import lately as lt
-from lately.spark import answers
+from lately.spark import answers, udfs
 from lately.spark import functions as LF
 
 PAGE = Path(__file__).parents[2] / "docs" / "spark.md"
@@ -395,7 +395,7 @@ REFUSALS = {
     "select ecm_count(X'6162', 'a')": "2 bytes are too few for a sketch",
     "select ecm_top(ecm_sketch_agg(key, ts)) from events": "build the sketch with topk_sketch_agg",
     "select ecm_sketch_agg(v, ts) from events": "is a float; keys are text, bytes, integers",
-    "select ecm_sketch_agg(key, ts, windw => '1h') from events": "ecm_sketch_agg has no option 'windw'; there are counter,",
+    "select ecm_sketch_agg(key, ts, windw => '1h') from events": "ecm_sketch_agg has no option 'windw'; the options are",
     "select * from ecm_partial(table(select site, xxhash64(key), ts from events))": "add hashed => true",
 }
 
@@ -422,28 +422,31 @@ def test_what_cannot_be_asked_is_told_with_the_remedy(stream):
         (lambda: answers.total(ecm, pa.array(["soon"])), "cannot read the duration 'soon'"),
         (lambda: answers.inner_product(ecm, numbers), "give two EcmSketches"),
         (lambda: answers.quantile(numbers, pa.array([1.5])), "1.5"),
-        (lambda: LF.union(pa.array([b"ab"])), "2 bytes are too few"),
-        (lambda: LF.union(pa.concat_arrays([ecm, numbers])), "EcmSketch"),
+        (lambda: udfs.union(pa.array([b"ab"])), "2 bytes are too few"),
+        (lambda: udfs.union(pa.concat_arrays([ecm, numbers])), "EcmSketch"),
     ):
         with pytest.raises(lt.LatelyError, match=remedy):
             ask()
 
 
 def test_what_cannot_be_built_is_told_with_the_remedy(stream):
-    recipe, _ = LF.recipe_of("ecm", "ecm_sketch_agg", OPTIONS, {})
-    topk, _ = LF.recipe_of("topk", "topk_sketch_agg", OPTIONS, {})
+    recipe, _ = udfs.recipe_of("ecm", "ecm_sketch_agg", OPTIONS, {})
+    topk, _ = udfs.recipe_of("topk", "topk_sketch_agg", OPTIONS, {})
     key, ts = stream["key"].combine_chunks(), stream["ts"].combine_chunks()
     for build, remedy in (
-        (lambda: LF.sketch_of(recipe, key, ts.cast(pa.string())), r"to_timestamp\(ts\)"),
-        (lambda: LF.sketch_of(recipe, LF.keys_for(recipe, key, False), ts, pa.array(np.full(ROWS, -1))), "-1"),
-        (lambda: LF.keys_for(recipe, key, True), "give xxhash64"),
-        (lambda: LF.keys_for(topk, key, True), "needs the keys themselves"),
-        (lambda: LF.constants("ecm_sketch_agg", {"eps": pa.array([0.1, 0.2])}), "eps differs from row to row; give a constant"),
-        (lambda: LF.constants("ecm_sketch_agg", {"eps": pa.array([0.1, None])}), "eps differs from row to row"),
-        (lambda: LF.recipe_of("ecm", "ecm_sketch_agg", OPTIONS, {"eps": 2}), "eps=2"),
-        (lambda: LF.columns_of("ecm_partial", pa.record_batch({"key": key})), "select site, key, ts"),
-        (lambda: LF.columns_of("ecm_partial", pa.record_batch({"a": key, "ts": ts, "n": ts})), "takes ts for the key"),
-        (lambda: LF.columns_of("ecm_partial", pa.record_batch({"s": pa.array([[1]]), "k": [1], "t": [1]})), "to_json"),
+        (lambda: udfs.sketch_of(recipe, key, ts.cast(pa.string())), r"to_timestamp\(ts\)"),
+        (lambda: udfs.sketch_of(recipe, udfs.keys_for(recipe, key, False), ts, pa.array(np.full(ROWS, -1))), "-1"),
+        (lambda: udfs.keys_for(recipe, key, True), "give xxhash64"),
+        (lambda: udfs.keys_for(topk, key, True), "needs the keys themselves"),
+        (
+            lambda: udfs.constants("ecm_sketch_agg", {"eps": pa.array([0.1, 0.2])}),
+            "eps differs from row to row; give a constant",
+        ),
+        (lambda: udfs.constants("ecm_sketch_agg", {"eps": pa.array([0.1, None])}), "eps differs from row to row"),
+        (lambda: udfs.recipe_of("ecm", "ecm_sketch_agg", OPTIONS, {"eps": 2}), "eps=2"),
+        (lambda: udfs.columns_of("ecm_partial", pa.record_batch({"key": key})), "select site, key, ts"),
+        (lambda: udfs.columns_of("ecm_partial", pa.record_batch({"a": key, "ts": ts, "n": ts})), "takes ts for the key"),
+        (lambda: udfs.columns_of("ecm_partial", pa.record_batch({"s": pa.array([[1]]), "k": [1], "t": [1]})), "to_json"),
     ):
         with pytest.raises(lt.LatelyError, match=remedy):
             build()

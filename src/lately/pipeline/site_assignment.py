@@ -20,7 +20,7 @@ class SiteAssignment:
         self._known = {site: number % tasks for number, site in enumerate(sorted(known))}
         self._tasks = tasks
 
-    def of(self, site: str | None) -> int:
+    def task_of(self, site: str | None) -> int:
         """The task of a site, the same for all rows of a batch."""
         if site is None:  # any task can reject it
             return 0

@@ -1,7 +1,7 @@
-"""The rows of a batch that are ahead, put into the table ``rejected`` as they were.
+"""Writes the rows of a batch that are ahead into the table ``rejected``.
 
-Tasks find them after rows have crossed as numbers and hashes. There are few, and mostly none, so the source is read once more
-for them instead of carrying the text of every row along.
+Tasks detect these rows when only their numbers and hashes are left. Mostly there are none, and otherwise few, so the source is
+read again for them; the alternative would be to pass the text of every row to Python.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -12,43 +12,49 @@ from pyspark.sql import functions as F
 
 from lately.pipeline.task_report import TaskReport
 from lately.spark.ahead import AHEAD
-from lately.spark.rows import Judge
+from lately.spark.rows import RowValidator
 from lately.spark.side_tables import SideTable
 from lately.store import Store
 
 
-def write_ahead(rows: DataFrame, judge: Judge, grown: Sequence[TaskReport], store: Store, batch: int) -> None:
-    """Write the rows that tasks have refused.
+def write_ahead(rows: DataFrame, validator: RowValidator, reports: Sequence[TaskReport], store: Store, batch: int) -> None:
+    """Write the rows that tasks rejected as ahead.
 
-    Args:
-        rows: the batch, as the source gives it.
-        judge: what rows are made ready with.
-        grown: what tasks report; ``ahead`` says from which time on a site's rows are refused.
-        store: where the table is.
-        batch: its number.
+    Parameters
+    ----------
+    rows
+        The rows of the batch, as the source returns them.
+    validator
+        The expressions over these rows.
+    reports
+        The reports of the tasks; ``ahead`` has the time from which on rows of a site are rejected.
+    store
+        The store of the pipeline.
+    batch
+        The number of the batch.
     """
-    limits = [(site, limit) for one in grown for site, limit in one.ahead.items()]
+    limits = [(site, limit) for report in reports for site, limit in report.ahead.items()]
     if not limits:
         return
     spark = rows.sparkSession
-    refused = spark.createDataFrame(limits, "refused_site string, refused_from bigint")
-    texts = judge.texts(rows)
-    is_refused = (texts["site"] == refused["refused_site"]) & (texts["time"] >= refused["refused_from"])
-    found = texts.join(F.broadcast(refused), is_refused).select(*texts.columns)
-    found.mapInArrow(_write(store, batch), "written bigint").collect()
+    sites = spark.createDataFrame(limits, "ahead_site string, ahead_from bigint")
+    accepted = validator.accepted_rows(rows)
+    is_ahead = (accepted["site"] == sites["ahead_site"]) & (accepted["time"] >= sites["ahead_from"])
+    rejected = accepted.join(F.broadcast(sites), is_ahead).select(*accepted.columns)
+    rejected.mapInArrow(_write_job(store, batch), "written bigint").collect()
 
 
-def _write(store: Store, batch: int) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    path, moment, guard = store.path, store.schema("rejected").field("time").type, store.guard
+def _write_job(store: Store, batch: int) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    path, time_type, guard = store.path, store.schema("rejected").field("time").type, store.guard
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
 
         context = TaskContext.get()
         task = 0 if context is None else context.partitionId()
-        table, written = SideTable(Store(path, moment, guard), "rejected", batch, f"ahead-{task:05d}"), 0
+        table, written = SideTable(Store(path, time_type, guard), "rejected", batch, f"ahead-{task:05d}"), 0
         for rows in batches:
-            time = rows.column("time").cast(moment)
+            time = rows.column("time").cast(time_type)
             reasons = [AHEAD] * rows.num_rows
             table.add({"site": rows.column("site"), "time": time, "reason": reasons, "row": rows.column("row")})
             written += rows.num_rows

@@ -1,7 +1,7 @@
-"""Questions to a column of sketches: Arrow columns in, Arrow columns out, NULL for NULL.
+"""Queries over a column of sketches: Arrow columns in, Arrow columns out, NULL for NULL.
 
-A column often repeats one sketch in every row. Each is decoded once, and all rows that ask it about the same range are
-answered in one call.
+A column often repeats one sketch in every row. Every distinct sketch is decoded once, and all rows that query it over the same
+range are answered in one call. ``last`` is the length of the range, such as "10m"; None or NULL means the whole window.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,7 +18,7 @@ from lately.core.errors import InputError, QueryError
 from lately.core.estimate import Estimate, Estimates
 from lately.core.keys import hash_keys
 
-#: What an answer is made of, for counts and for numbers that are not whole.
+#: The fields of an answer: integers for counts, otherwise floats.
 COUNT = pa.struct([("value", pa.int64()), ("low", pa.int64()), ("high", pa.int64()), ("confidence", pa.float64())])
 NUMBER = pa.struct([(name, pa.float64()) for name in ("value", "low", "high", "confidence")])
 KEY_COUNT = pa.struct([("key", pa.string()), *COUNT])
@@ -26,6 +26,7 @@ INFO = pa.struct(
     [("class", pa.string()), ("window", pa.string())] + [(name, pa.int64()) for name in ("arrivals", "merges", "nbytes")]
 )
 
+#: Which aggregates build a sketch that answers a query.
 _BUILT_BY = {
     "counts": "ecm_sketch_agg or topk_sketch_agg",
     "total": "ecm_sketch_agg",
@@ -39,7 +40,7 @@ _BUILT_BY = {
 
 
 def count(sketch: Any, key: Any, last: Any = None) -> Any:
-    """How often each row's key was seen, by that row's sketch.
+    """Return how often each row's key occurred, according to that row's sketch.
 
     >>> import lately as lt
     >>> sketch = lt.EcmSketch(window=100, eps=0.1, delta=0.1)
@@ -48,49 +49,49 @@ def count(sketch: Any, key: Any, last: Any = None) -> Any:
     >>> [row and row["value"] for row in count(rows, pa.array(["a", None, "a"])).to_pylist()]
     [2, None, None]
     """
-    told, asked = _Told(len(sketch), COUNT), np.asarray(pc.is_valid(key))
-    for one, since, rows in _asked(sketch, last):
-        rows = rows[asked[rows]]
+    answers, has_key = _AnswerColumn(len(sketch), COUNT), np.asarray(pc.is_valid(key))
+    for decoded, length, rows in _by_sketch_and_range(sketch, last):
+        rows = rows[has_key[rows]]
         if rows.size:
-            told.put(rows, _able(one, "counts", "ecm_count").counts(key.take(pa.array(rows)), last=since))
-    return told.column()
+            answers.put(rows, _checked(decoded, "counts", "ecm_count").counts(key.take(pa.array(rows)), last=length))
+    return answers.column()
 
 
 def counts(sketch: Any, keys: Any, last: Any = None) -> Any:
-    """How often each key of each row's list was seen.
+    """Return how often each key of each row's list occurred.
 
     >>> import lately as lt
     >>> sketch = lt.EcmSketch(window=100, eps=0.1, delta=0.1)
     >>> sketch.update([7, 8, 7], [10, 20, 30])
     >>> (row,) = counts(pa.array([sketch.to_bytes()]), pa.array([[7, 8, None]])).to_pylist()
-    >>> [one and one["value"] for one in row]
+    >>> [answer and answer["value"] for answer in row]
     [2, 1, None]
     """
     return _in_lists(count, COUNT, sketch, keys, last)
 
 
 def quantile(sketch: Any, q: Any, last: Any = None) -> Any:
-    """The number below which each row's share of the arrivals lies."""
+    """Return each row's quantile: ``q`` is a share from 0 to 1."""
     return _each(sketch, last, NUMBER, "quantile", "quantiles_quantile", q)
 
 
 def quantiles(sketch: Any, q: Any, last: Any = None) -> Any:
-    """The same for each row's list of shares."""
+    """Return a list of quantiles for each row's list of shares."""
     return _in_lists(quantile, NUMBER, sketch, q, last)
 
 
 def rank(sketch: Any, x: Any, last: Any = None) -> Any:
-    """How many arrivals were at most each row's number."""
+    """Return how many arrivals were at most each row's number."""
     return _each(sketch, last, COUNT, "rank", "quantiles_rank", x)
 
 
 def count_range(sketch: Any, lo: Any, hi: Any, last: Any = None) -> Any:
-    """How many arrivals were from each row's smaller to its larger number."""
+    """Return how many arrivals were between each row's ``lo`` and ``hi``, both included."""
     return _each(sketch, last, COUNT, "count_range", "quantiles_count_range", lo, hi)
 
 
 def total(sketch: Any, last: Any = None) -> Any:
-    """How many arrivals each row's sketch had.
+    """Return how many arrivals each row's sketch counted.
 
     >>> import lately as lt
     >>> sketch = lt.EcmSketch(window="1h", eps=0.1, delta=0.1)
@@ -102,77 +103,77 @@ def total(sketch: Any, last: Any = None) -> Any:
 
 
 def self_join(sketch: Any, last: Any = None) -> Any:
-    """The second moment of each row's sketch."""
+    """Return the self-join size (second frequency moment) of each row's sketch."""
     return _each(sketch, last, NUMBER, "self_join", "ecm_self_join")
 
 
 def inner_product(sketch: Any, other: Any, last: Any = None) -> Any:
-    """The size of the join of each row's two streams."""
-    told, others = _Told(len(sketch), NUMBER), _encoded(other)
-    codes, known = _codes(others)
-    known_others = [read(blob) for blob in others.dictionary]
-    for one, since, rows in _asked(sketch, last):
-        for code in np.unique(codes[rows[known[rows]]]).tolist():
-            answer = _able(one, "inner_product", "ecm_inner_product").inner_product(known_others[code], last=since)
-            told.put(rows[known[rows] & (codes[rows] == code)], answer)
-    return told.column()
+    """Return the inner product (join size) of each row's two sketches."""
+    answers, others = _AnswerColumn(len(sketch), NUMBER), _encoded(other)
+    codes, has_other = _codes(others)
+    decoded_others = [read(blob) for blob in others.dictionary]
+    for decoded, length, rows in _by_sketch_and_range(sketch, last):
+        for code in np.unique(codes[rows[has_other[rows]]]).tolist():
+            answer = _checked(decoded, "inner_product", "ecm_inner_product").inner_product(decoded_others[code], last=length)
+            answers.put(rows[has_other[rows] & (codes[rows] == code)], answer)
+    return answers.column()
 
 
 def top(sketch: Any, k: Any = None, last: Any = None) -> Any:
-    """The most frequent keys of each row's sketch, as many as ``k`` says or as it was built for; keys become text.
+    """Return the ``k`` most frequent keys of each row's sketch, by default as many as it was built for. Keys become text.
 
     >>> import lately as lt
     >>> hot = lt.TopK(k=2, window=100, eps=0.1, delta=0.1)
     >>> hot.update([7, 8, 7], [10, 20, 30])
     >>> (row,) = top(pa.array([hot.to_bytes()])).to_pylist()
-    >>> [(one["key"], one["value"]) for one in row]
+    >>> [(answer["key"], answer["value"]) for answer in row]
     [('7', 2), ('8', 1)]
     """
-    found: list[Any] = [None] * len(sketch)
+    lists: list[Any] = [None] * len(sketch)
     limits = [None] * len(sketch) if k is None else k.to_pylist()
-    for one, since, rows in _asked(sketch, last):
-        if not hasattr(one, "top"):
+    for decoded, length, rows in _by_sketch_and_range(sketch, last):
+        if not hasattr(decoded, "top"):
             raise QueryError(
-                f"the sketch is of the class {type(one).__name__}, which does not know which keys it has seen; "
-                "build the sketch with topk_sketch_agg to list the top ones"
+                f"the sketch is of the class {type(decoded).__name__}, which does not store keys",
+                remedy="build the sketch with topk_sketch_agg to list its most frequent keys",
             )
-        known: dict[Any, Any] = {}
+        by_limit: dict[Any, Any] = {}
         for row in rows.tolist():
-            if (most := limits[row]) not in known:
-                known[most] = [_fields(each.count) | {"key": _text(each.key)} for each in one.top(most, last=since)]
-            found[row] = known[most]
-    return pa.array(found, pa.list_(KEY_COUNT))
+            if (limit := limits[row]) not in by_limit:
+                by_limit[limit] = [_fields(each.count) | {"key": _text(each.key)} for each in decoded.top(limit, last=length)]
+            lists[row] = by_limit[limit]
+    return pa.array(lists, pa.list_(KEY_COUNT))
 
 
 def info(sketch: Any) -> Any:
-    """What each row's sketch is.
+    """Return class, window, arrivals, merges and bytes in memory of each row's sketch.
 
     >>> import lately as lt
     >>> sketch = lt.EcmSketch(window="1h", eps=0.1, delta=0.1)
-    >>> facts, nothing = info(pa.array([sketch.to_bytes(), None])).to_pylist()
-    >>> facts["class"], facts["window"], facts["arrivals"], facts["merges"], nothing
+    >>> row, null = info(pa.array([sketch.to_bytes(), None])).to_pylist()
+    >>> row["class"], row["window"], row["arrivals"], row["merges"], null
     ('EcmSketch', '1h', 0, 0, None)
     """
-    told: list[Any] = [None] * len(sketch)
-    for one, _, rows in _asked(sketch, None):
-        window, seen = getattr(one, "window", None), getattr(one, "total", None)
-        facts = {
-            "class": type(one).__name__,
+    infos: list[Any] = [None] * len(sketch)
+    for decoded, _, rows in _by_sketch_and_range(sketch, None):
+        window, total = getattr(decoded, "window", None), getattr(decoded, "total", None)
+        entry = {
+            "class": type(decoded).__name__,
             "window": None if window is None else window.text(window.ticks),
-            "arrivals": seen().value if callable(seen) else seen,
-            "merges": getattr(one, "merges", None),
-            "nbytes": getattr(one, "nbytes", None),
+            "arrivals": total().value if callable(total) else total,
+            "merges": getattr(decoded, "merges", None),
+            "nbytes": getattr(decoded, "nbytes", None),
         }
         for row in rows.tolist():
-            told[row] = facts
-    return pa.array(told, INFO)
+            infos[row] = entry
+    return pa.array(infos, INFO)
 
 
 # -- inside ------------------------------------------------------------------------------------------------------------
 
 
-class _Told:
-    """Answers by row, as columns; rows without one are NULL."""
+class _AnswerColumn:
+    """A column of answers that is filled row by row; rows without an answer are NULL."""
 
     def __init__(self, rows: int, kind: Any) -> None:
         self.kind, self.parts = kind, np.zeros((3, rows), np.int64 if kind is COUNT else np.float64)
@@ -188,92 +189,105 @@ class _Told:
         return pa.StructArray.from_arrays(parts, fields=list(self.kind), mask=pa.array(self.missing))
 
 
-def _each(sketches: Any, last: Any, kind: Any, question: str, function: str, *given: Any) -> Any:
-    """Ask every row's sketch one question, with one value of each column; a NULL among them gives NULL."""
-    told, columns = _Told(len(sketches), kind), [column.to_pylist() for column in given]
-    for sketch, since, rows in _asked(sketches, last):
-        ask = getattr(_able(sketch, question, function), question)
-        known: dict[Any, Any] = {}
+def _each(sketches: Any, last: Any, kind: Any, method: str, function: str, *arguments: Any) -> Any:
+    """Call a method of every row's sketch with that row's arguments; a NULL among them gives NULL."""
+    answers, columns = _AnswerColumn(len(sketches), kind), [column.to_pylist() for column in arguments]
+    for sketch, length, rows in _by_sketch_and_range(sketches, last):
+        query = getattr(_checked(sketch, method, function), method)
+        by_arguments: dict[Any, Any] = {}
         for row in rows.tolist():
-            values = tuple(plain(column[row]) for column in columns)
+            values = tuple(python_value(column[row]) for column in columns)
             if None in values:
                 continue
-            if values not in known:
-                known[values] = ask(*values, last=since)
-            told.put(np.array([row]), known[values])
-    return told.column()
+            if values not in by_arguments:
+                by_arguments[values] = query(*values, last=length)
+            answers.put(np.array([row]), by_arguments[values])
+    return answers.column()
 
 
-def _in_lists(ask: Callable[[Any, Any, Any], Any], kind: Any, sketches: Any, lists: Any, last: Any) -> Any:
-    """Ask for every value of every row's list."""
+def _in_lists(query: Callable[[Any, Any, Any], Any], kind: Any, sketches: Any, lists: Any, last: Any) -> Any:
+    """Apply a query to every value of every row's list."""
     if pa.types.is_null(lists.type):
         return pa.nulls(len(lists), pa.list_(kind))
     encoded, parents = _encoded(sketches), pc.list_parent_indices(lists).cast(pa.int64())
     repeated = pa.DictionaryArray.from_arrays(encoded.indices.take(parents), encoded.dictionary)
-    answers = ask(repeated, pc.list_flatten(lists), None if last is None else last.take(parents))
+    answers = query(repeated, pc.list_flatten(lists), None if last is None else last.take(parents))
     sizes = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
     offsets = np.concatenate(([0], np.cumsum(sizes))).astype(np.int32)
     missing = pc.or_(pc.is_null(lists), pc.is_null(encoded.indices))
     return pa.ListArray.from_arrays(pa.array(offsets), answers, mask=missing)
 
 
-def _asked(sketches: Any, last: Any) -> Iterator[tuple[Any, Any, Ints]]:
-    """Each sketch of a column with each range that it is asked about, and the rows that do."""
+def _by_sketch_and_range(sketches: Any, last: Any) -> Iterator[tuple[Any, Any, Ints]]:
+    """Yield every distinct sketch of a column with every range that it is queried over, and the rows with both."""
     encoded = _encoded(sketches)
-    codes, known = _codes(encoded)
+    codes, has_sketch = _codes(encoded)
     ranges = _encoded(pa.nulls(len(sketches), pa.string()) if last is None else last)
-    spans, bounded = _codes(ranges)
-    spans = np.where(bounded, spans, -1)
+    range_codes, has_range = _codes(ranges)
+    range_codes = np.where(has_range, range_codes, -1)
     for code, blob in enumerate(encoded.dictionary):
-        rows = np.flatnonzero(known & (codes == code))
+        rows = np.flatnonzero(has_sketch & (codes == code))
         if rows.size == 0:
             continue
         sketch = read(blob)
-        for span in np.unique(spans[rows]).tolist():
-            yield sketch, None if span < 0 else _since(sketch, ranges.dictionary[span].as_py()), rows[spans[rows] == span]
+        for range_code in np.unique(range_codes[rows]).tolist():
+            length = None if range_code < 0 else _range_length(sketch, ranges.dictionary[range_code].as_py())
+            yield sketch, length, rows[range_codes[rows] == range_code]
 
 
 def _encoded(column: Any) -> Any:
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
-    if pa.types.is_null(column.type):  # Arrow would make NULL an entry of its dictionary
+    if pa.types.is_null(column.type):  # otherwise NULL would become an entry of the dictionary
         column = column.cast(pa.binary())
     return column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
 
 
 def _codes(encoded: Any) -> tuple[Ints, Any]:
-    """The place of each row's value in the dictionary, and whether it has one."""
+    """Return the index of each row's value in the dictionary, and whether the row has a value."""
     return encoded.indices.fill_null(0).to_numpy(zero_copy_only=False), np.asarray(pc.is_valid(encoded.indices))
 
 
 def read(blob: Any) -> Any:
-    """The sketch in one value of a column."""
+    """Decode one value of a column of sketches.
+
+    Parameters
+    ----------
+    blob
+        A binary Arrow scalar; InputError for any other type.
+    """
     if not (pa.types.is_binary(blob.type) or pa.types.is_large_binary(blob.type)):
         raise InputError(
-            f"the sketch {str(blob)[:40]!r} is of the type {blob.type}; "
-            "give the binary column that an aggregate such as ecm_sketch_agg made"
+            f"the sketch {str(blob)[:40]!r} is of the type {blob.type}",
+            remedy="give the binary column that an aggregate such as ecm_sketch_agg made",
         )
     return from_bytes(blob.as_buffer())
 
 
-def _since(sketch: Any, last: Any) -> Any:
-    """A range as the sketch's window wants it: SQL may have written an integer as text."""
+def _range_length(sketch: Any, last: Any) -> Any:
+    """Return the length of a range in the type that the sketch's window takes: SQL may pass an integer as text."""
     window = getattr(sketch, "window", None)
     if isinstance(last, str) and window is not None and window.kind != "time" and last.strip().isdigit():
         return int(last)
-    return plain(last)
+    return python_value(last)
 
 
-def plain(value: Any) -> Any:
-    """A value of SQL, where 0.01 is a decimal, as Python has it."""
+def python_value(value: Any) -> Any:
+    """Return a value of SQL as a Python value: a decimal, which 0.01 is in SQL, as a float.
+
+    Parameters
+    ----------
+    value
+        Any value that Arrow converts to Python.
+    """
     return float(value) if isinstance(value, Decimal) else value
 
 
-def _able(sketch: Any, question: str, function: str) -> Any:
-    if not callable(getattr(sketch, question, None)):
+def _checked(sketch: Any, method: str, function: str) -> Any:
+    if not callable(getattr(sketch, method, None)):
         raise QueryError(
-            f"{function} was given a {type(sketch).__name__}, which cannot answer it; "
-            f"build the sketch with {_BUILT_BY[question]}"
+            f"{function} was given a {type(sketch).__name__}, which cannot answer it",
+            remedy=f"build the sketch with {_BUILT_BY[method]}",
         )
     return sketch
 
@@ -283,7 +297,7 @@ def _fields(answer: Estimate) -> dict[str, Any]:
 
 
 def _text(key: Any) -> str:
-    """A key as text: bytes that are no UTF-8 as hexadecimal digits."""
+    """Return a key as text: bytes that are not UTF-8 in hexadecimal."""
     if isinstance(key, bytes):
         try:
             return key.decode()
@@ -293,7 +307,12 @@ def _text(key: Any) -> str:
 
 
 def hashed(keys: Any) -> Any:
-    """A column of keys as the hashes of them, NULL for NULL; what the JVM calls ``xxhash64``.
+    """Hash a column of keys, NULL for NULL; the hash of a key equals Spark's ``xxhash64`` of it.
+
+    Parameters
+    ----------
+    keys
+        An Arrow array of integers, strings or binary.
 
     >>> hashed(pa.array(["a", None])).to_pylist()
     [-8582455328737087284, None]

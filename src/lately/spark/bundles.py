@@ -1,8 +1,8 @@
-"""Rows put together by task before they are shuffled: a few large values move, and not every row by itself.
+"""Bundles: rows are grouped by task before they are shuffled, so that Spark moves a few large values instead of single rows.
 
-What Spark pays for a row on its way through a shuffle is more than what a sketch pays to count it. A bundle is the columns
-of the rows of all sites that one task counts, as Arrow writes them: the names of those sites once each, and a code in every
-row. Columns that hold nothing are left out. A bundle costs the same however few rows each of its sites has.
+Spark's cost of shuffling a row is higher than the cost of counting it in a sketch. A bundle holds the rows of all sites that
+one task counts, as an Arrow stream: the name of every site once, and its code in every row. Columns that are entirely NULL are
+left out. The cost of a bundle depends on its rows, not on the number of their sites.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -14,39 +14,45 @@ import pyarrow as pa
 from lately.pipeline.site_assignment import SiteAssignment
 from lately.spark.partials import grouped, together
 
-#: Rows that a task gathers for its bundles.
+#: How many rows a task gathers before it makes bundles of them.
 _ROWS = 2**20
 
 BUNDLES = "task int, rows binary"
 _SCHEMA = pa.schema({"task": pa.int32(), "rows": pa.binary()})
 
 
-def bundle(homes: SiteAssignment) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """What tasks run to make bundles of rows, whose first column is the site; for ``mapInArrow``."""
+def bundle(assignment: SiteAssignment) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return the function that makes bundles of rows, for ``mapInArrow``. The first column of rows is the site.
+
+    Parameters
+    ----------
+    assignment
+        The task of every site.
+    """
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        waiting: list[pa.RecordBatch] = []
+        gathered: list[pa.RecordBatch] = []
         size = 0
         for rows in batches:
-            waiting.append(rows)
+            gathered.append(rows)
             size += rows.num_rows
             if size >= _ROWS:
-                yield _bundles(waiting, homes)
-                waiting, size = [], 0
+                yield _bundles(gathered, assignment)
+                gathered, size = [], 0
         if size:
-            yield _bundles(waiting, homes)
+            yield _bundles(gathered, assignment)
 
     return run
 
 
-def _bundles(batches: list[pa.RecordBatch], homes: SiteAssignment) -> pa.RecordBatch:
+def _bundles(batches: list[pa.RecordBatch], assignment: SiteAssignment) -> pa.RecordBatch:
     names = batches[0].schema.names
     columns = [together(list(parts)) for parts in zip(*(batch.columns for batch in batches), strict=True)]
-    codes, called = grouped(columns[:1], len(columns[0]))
-    sites = [site_name(name) for (name,) in called]
-    home = np.array([homes.of(site) for site in sites], np.int32)
-    # Sites by their tasks: those of a task are neighbours then, and so are the rows of a site.
-    by_task = np.argsort(home, kind="stable")
+    codes, groups = grouped(columns[:1], len(columns[0]))
+    sites = [site_name(name) for (name,) in groups]
+    task_of = np.array([assignment.task_of(site) for site in sites], np.int32)
+    # Ranking sites by task makes the sites of a task contiguous, and with them the rows of a site.
+    by_task = np.argsort(task_of, kind="stable")
     rank = np.empty(len(sites), np.int32)
     rank[by_task] = np.arange(len(sites), dtype=np.int32)
     ranks = rank[codes]
@@ -57,31 +63,36 @@ def _bundles(batches: list[pa.RecordBatch], homes: SiteAssignment) -> pa.RecordB
         for name, column in zip(names[1:], columns[1:], strict=True)
         if column.null_count < len(column)
     }
-    tasks, firsts = np.unique(home[by_task], return_index=True)
+    tasks, firsts = np.unique(task_of[by_task], return_index=True)
     blobs = []
     for first, end in zip(firsts.tolist(), [*firsts[1:].tolist(), len(sites)], strict=True):
         start, stop = np.searchsorted(ranks, (first, end)).tolist()
-        mine = [sites[i] for i in by_task[first:end].tolist()]
-        site = _coded(ranks[start:stop] - first, mine)
+        site = _site_column(ranks[start:stop] - first, [sites[i] for i in by_task[first:end].tolist()])
         blobs.append(
-            _written(pa.record_batch({names[0]: site} | {name: c.slice(start, stop - start) for name, c in moved.items()}))
+            _to_bytes(pa.record_batch({names[0]: site} | {name: c.slice(start, stop - start) for name, c in moved.items()}))
         )
     return pa.record_batch([pa.array(tasks, pa.int32()), pa.array(blobs, pa.binary())], schema=_SCHEMA)
 
 
-def _coded(codes: Any, sites: list[str | None]) -> pa.DictionaryArray:
-    """The sites of rows; NULL is no name, but a code that is missing. Codes of 32 bits are enough for any two of these."""
+def _site_column(codes: Any, sites: list[str | None]) -> pa.DictionaryArray:
+    """Return the sites of rows as a dictionary. NULL is a NULL code; codes are always int32, so that arrays concatenate."""
     missing = np.array([site is None for site in sites])
     names = pa.array([site or "" for site in sites], pa.string())
     return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32), mask=missing[codes]), names)
 
 
 def site_name(site: Any) -> str | None:
-    """Integers cross as such, which is cheaper than as text, and become names here."""
+    """Return the name of a site. Sites that are integers are passed as integers, which is cheaper than text.
+
+    Parameters
+    ----------
+    site
+        A string, an integer, or None.
+    """
     return None if site is None else str(site)
 
 
-def _written(rows: pa.RecordBatch) -> bytes:
+def _to_bytes(rows: pa.RecordBatch) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, rows.schema) as out:
         out.write_batch(rows)
@@ -90,14 +101,22 @@ def _written(rows: pa.RecordBatch) -> bytes:
 
 
 def unbundled(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The rows of bundles, with all the columns that they had."""
+    """Yield the rows of bundles, with the columns that were left out.
+
+    Parameters
+    ----------
+    batches
+        Bundles, as ``bundle`` yields them.
+    schema
+        The columns of rows, before they were bundled.
+    """
     for batch in batches:
         for blob in batch.column("rows"):
             for rows in pa.ipc.open_stream(blob.as_buffer()):
-                yield _whole(rows, schema)
+                yield _with_all_columns(rows, schema)
 
 
-def _whole(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    held = set(rows.schema.names)
-    columns = [rows.column(f.name) if f.name in held else pa.nulls(rows.num_rows, f.type) for f in schema]
+def _with_all_columns(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    present = set(rows.schema.names)
+    columns = [rows.column(f.name) if f.name in present else pa.nulls(rows.num_rows, f.type) for f in schema]
     return pa.record_batch(columns, names=schema.names)

@@ -1,11 +1,11 @@
-"""Sketches of a DataFrame: partial ones where the data is, then merged; rows never travel between executors.
+"""Sketches of a DataFrame: every task sketches its partition, then sketches are merged by group. Rows are never shuffled.
 
     partition ──mapInArrow──> a sketch for each group ──┐
     partition ──mapInArrow──> a sketch for each group ──┼──by group──> merged ──> one row for each group
     partition ──mapInArrow──> a sketch for each group ──┘
 
-What is shuffled is groups × partitions sketches, however many rows there are. Counting equal rows in the JVM first
-(``groupBy(by, key, tick).count()``) shuffles rows instead; ``lately bench spark`` shows it beside this way.
+The shuffle moves at most groups × partitions sketches, whatever the number of rows. The alternative is to count equal rows in
+the JVM first (``groupBy(by, key, tick).count()``), which shuffles rows; ``lately bench spark`` compares the two.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -23,7 +23,8 @@ from lately.pipeline.sketch_recipe import Kind, SketchRecipe
 from lately.spark.arrow_types import arrow_schema
 from lately.spark.partials import Partials
 
-#: Sketches that one task merges at a time. More are merged in two steps, which costs a level of error but no executor's memory.
+#: The number of sketches that one task merges at a time. More are merged in two steps, which bounds the memory of an executor
+#: and costs one more level of merge error.
 FAN = 64
 
 Names = str | Sequence[str] | None
@@ -40,14 +41,36 @@ def sketch(
     fan: int = FAN,
     **options: Any,
 ) -> DataFrame:
-    """One sketch for each group of a DataFrame: columns ``by``, then ``sketch`` (bytes) and its facts.
+    """Sketch a DataFrame by group.
 
-    ``kind`` is "ecm", "topk", "quantiles", "dyadic", "wcm" or "ams"; ``options`` are what its class takes, such as
-    ``window="1h", eps=0.01, delta=0.01``. Partitions are sketched where they are and merged by group: in one step, so that
-    ``merge_height=1`` keeps eps, or in two where there are more than ``fan`` partitions. A group whose rows lie in one
-    partition in time order is not merged at all: it is bit for bit what the library makes of those rows. Rows without a
-    key, time or count are left out and counted in ``skipped``. ``lt.from_bytes`` and the functions of
-    ``lately.spark.functions`` read the sketches.
+    The result has one row for each group: the columns ``by``, ``sketch`` (bytes), ``arrivals`` (how many events were counted),
+    ``skipped`` (rows without a key, time or count, which are left out), ``newest`` (the latest time), ``merges`` (the levels of
+    merging) and ``bytes``. Nothing runs before the result is used. ``lt.from_bytes`` and ``lately.spark.functions`` read the
+    sketches.
+
+    Every partition is sketched by its task, then sketches are merged by group: in one step, for which ``merge_height=1`` keeps
+    eps, or in two if there are more than ``fan`` partitions. A group whose rows are in one partition, in time order, is not
+    merged: its sketch has exactly the bytes that the library makes of those rows.
+
+    Parameters
+    ----------
+    df
+        The events, one per row.
+    key
+        The column of the key, or several columns that form the key together: integers, strings or binary ("quantiles" takes
+        one column of numbers, "dyadic" one of integers).
+    time
+        The column of event times: timestamps, dates, or numbers (seconds since 1970, or integers of the window's unit).
+    by
+        The column or columns to group by. By default there is one group.
+    count
+        A column of integers that says how many events a row stands for. By default 1.
+    kind
+        The kind of sketch: "ecm" (the default), "topk", "quantiles", "dyadic", "wcm" or "ams".
+    fan
+        How many sketches one task merges at a time, at least 2; by default 64.
+    options
+        The parameters of the sketch class, such as ``window="1h", eps=0.01, delta=0.01``.
 
         sites = lately.spark.sketch(df, key="url", time="ts", by="site", window="1h", eps=0.01, delta=0.01)
     """
@@ -58,121 +81,177 @@ def sketch(
         *counts_of(df, count),
         *(_col(df, name) for name in groups),
     ]
-    partials = partial_frame(df.select(*columns), recipe, groups, count is not None)
-    return merged(partials, recipe, groups, fan, df.rdd.getNumPartitions() if fan > 0 else 1)
+    partials = sketch_partitions(df.select(*columns), recipe, count is not None)
+    return merge_partials(partials, recipe, groups, fan, df.rdd.getNumPartitions() if fan > 0 else 1)
 
 
 def merge(df: DataFrame, *, by: Names = None, sketch: str = "sketch") -> DataFrame:
-    """Merge sketches by group, in one step: columns ``by``, then ``sketch`` and its facts.
+    """Merge sketches by group, in one step. The result has the columns of ``lately.spark.sketch``.
 
-    ``skipped`` and the type of ``newest`` come from columns of these names; without them nothing was skipped, and ``newest`` is
-    a timestamp, which is NULL where times are integers.
+    If there are columns ``skipped`` and ``newest``, as in a result of ``lately.spark.sketch``, the first is summed and the
+    second determines the type of ``newest``. Otherwise ``skipped`` is 0, and ``newest`` is a timestamp, NULL if times are
+    integers. Sketches that are NULL are ignored.
+
+    Parameters
+    ----------
+    df
+        Sketches, one per row.
+    by
+        The column or columns to group by. By default all sketches are merged into one.
+    sketch
+        The column of sketches; by default "sketch".
 
         everywhere = lately.spark.merge(sites)      # one row
     """
-    groups, whole = names(by), dict(df.dtypes).get("newest") == "bigint"
+    groups, has_integer_times = names(by), dict(df.dtypes).get("newest") == "bigint"
     skipped = F.coalesce(F.col("skipped").cast("long"), F.lit(0)) if "skipped" in df.columns else F.lit(0)
     blobs = df.select(*(_col(df, name) for name in groups), _col(df, sketch).alias("sketch"), skipped.alias("skipped")).where(
         F.col("sketch").isNotNull()
     )
-    newest = "long" if whole else "timestamp"
-    return _grouped(blobs, groups, _merged_rows(groups, newest), _result_schema(blobs, groups, newest))
+    newest = "long" if has_integer_times else "timestamp"
+    return _grouped(blobs, groups, _merge_job(groups, newest), _result_schema(blobs, groups, newest))
 
 
-# -- the columns that cross --------------------------------------------------------------------------------------------------
+# -- the columns that Python reads -----------------------------------------------------------------------------------------
 
 
 def names(by: Names) -> list[str]:
-    """The names of the columns to group by."""
+    """Return column names as a list.
+
+    Parameters
+    ----------
+    by
+        One name, several, or None.
+    """
     return [] if by is None else [by] if isinstance(by, str) else list(by)
 
 
 def key_of(df: DataFrame, key: str | Sequence[str], recipe: SketchRecipe) -> Column:
-    """The key as it crosses: its hash where that is enough. A row that lacks a part of its key has none."""
+    """Return the key column that Python reads: the hash of the key if the sketch needs only that. NULL if any part is NULL.
+
+    Parameters
+    ----------
+    df
+        The rows.
+    key
+        The column of the key, or the columns of its parts.
+    recipe
+        The sketch that is built; it determines the encoding of keys.
+    """
     parts = [_col(df, name) for name in names(key)]
     kinds = [df.schema[name].dataType for name in names(key)]
     if not parts:
-        raise ParameterError("key=[]: name at least one column")
+        raise ParameterError("key=[]", remedy="name at least one column")
     if recipe.key_encoding in ("integer", "number"):
-        wanted = T.NumericType if recipe.key_encoding == "number" else T.IntegralType
-        if len(parts) > 1 or not isinstance(kinds[0], wanted):
-            what = "numbers" if recipe.key_encoding == "number" else "integers"
+        required = T.NumericType if recipe.key_encoding == "number" else T.IntegralType
+        if len(parts) > 1 or not isinstance(kinds[0], required):
+            expected = "numbers" if recipe.key_encoding == "number" else "integers"
             raise ParameterError(
-                f"kind={recipe.kind!r} takes one column of {what}; {key!r} is {kinds[0].simpleString()}: cast it first"
+                f"kind={recipe.kind!r} takes one column of {expected}, but key={key!r} has the type {kinds[0].simpleString()}",
+                remedy="cast it first",
             )
         return parts[0].cast("double" if recipe.key_encoding == "number" else "long").alias("_key")
-    wide = [_wide(name, part, kind) for name, part, kind in zip(names(key), parts, kinds, strict=True)]
+    wide = [_widened(name, part, kind) for name, part, kind in zip(names(key), parts, kinds, strict=True)]
     if recipe.key_encoding == "key":
         value = wide[0] if len(wide) == 1 else F.struct(*wide)
     else:
-        value = F.xxhash64(*wide)  # of NULL it would be the seed
-    known = wide[0].isNotNull()
+        value = F.xxhash64(*wide)  # xxhash64 of NULL would be its seed
+    is_complete = wide[0].isNotNull()
     for part in wide[1:]:
-        known = known & part.isNotNull()
-    return F.when(known, value).alias("_key")
+        is_complete = is_complete & part.isNotNull()
+    return F.when(is_complete, value).alias("_key")
 
 
-def _wide(name: str, column: Column, kind: T.DataType) -> Column:
-    """Keys are told apart by their value, not by their width."""
+def _widened(name: str, column: Column, kind: T.DataType) -> Column:
+    """Return integers as bigint, since integers of any width are the same key; strings and binary as they are."""
     if isinstance(kind, T.IntegralType):
         return column.cast("long")
     if isinstance(kind, T.StringType | T.BinaryType | T.CharType | T.VarcharType):
         return column
     raise ParameterError(
-        f"the key {name!r} is of type {kind.simpleString()}; keys are integers, strings or binary: cast it first"
+        f"the key {name!r} has the type {kind.simpleString()}, but keys are integers, strings or binary", remedy="cast it first"
     )
 
 
 def time_of(df: DataFrame, time: str, recipe: SketchRecipe) -> Column:
-    """The time as it crosses."""
+    """Return the column of times that Python reads.
+
+    Parameters
+    ----------
+    df
+        The rows.
+    time
+        The name of the column.
+    recipe
+        The sketch that is built; its window determines whether times may be integers.
+    """
     kind = df.schema[_named(df, time)].dataType
     if not isinstance(kind, T.TimestampType | T.TimestampNTZType | T.DateType | T.NumericType):
         raise ParameterError(
-            f"the time {time!r} is of type {kind.simpleString()}; give a timestamp, a date or a number, as in "
-            f"F.to_timestamp({time!r})"
+            f"the time {time!r} has the type {kind.simpleString()}",
+            remedy=f"give a timestamp, a date or a number, as in F.to_timestamp({time!r})",
         )
     if recipe.empty().window.kind == "integer" and not isinstance(kind, T.NumericType):
         raise ParameterError(
-            f"the time {time!r} is of type {kind.simpleString()}, but the window is in integers; give a window like '1h'"
+            f"the time {time!r} has the type {kind.simpleString()}, but the window is an integer",
+            remedy="give a window like '1h'",
         )
     column = _col(df, time)
     return (column.cast("double") if isinstance(kind, T.DecimalType) else column).alias("_time")
 
 
 def counts_of(df: DataFrame, count: str | None) -> list[Column]:
-    """The column of counts, if there is one."""
+    """Return the column of counts in a list, or an empty list.
+
+    Parameters
+    ----------
+    df
+        The rows.
+    count
+        The name of the column; None if every row counts once.
+    """
     if count is None:
         return []
     kind = df.schema[_named(df, count)].dataType
     if not isinstance(kind, T.IntegralType):
         raise ParameterError(
-            f"the count {count!r} is of type {kind.simpleString()}; counts are whole numbers: cast it to bigint"
+            f"the count {count!r} has the type {kind.simpleString()}, but counts are integers", remedy="cast it to bigint"
         )
     return [_col(df, count).cast("long").alias("_count")]
 
 
 def _col(df: DataFrame, name: str) -> Column:
-    quoted = _named(df, name).replace("`", "``")  # a dot in a name is no field
+    quoted = _named(df, name).replace("`", "``")  # otherwise a dot in a name would mean a field
     return F.col(f"`{quoted}`")
 
 
 def _named(df: DataFrame, name: str) -> str:
     if name not in df.columns:
-        raise ParameterError(f"no column {name!r}; the frame has {', '.join(map(repr, df.columns))}")
+        raise ParameterError(f"no column {name!r}", remedy=f"the DataFrame has {', '.join(map(repr, df.columns))}")
     return name
 
 
-# -- partial sketches, and merging them ----------------------------------------------------------------------------------------
+# -- sketching partitions, merging sketches --------------------------------------------------------------------------------
 
 
-def partial_frame(df: DataFrame, recipe: SketchRecipe, groups: list[str], counted: bool) -> DataFrame:
-    """Sketches of each partition: the groups, ``sketch`` and ``skipped``."""
-    first = 3 if counted else 2
+def sketch_partitions(df: DataFrame, recipe: SketchRecipe, has_counts: bool) -> DataFrame:
+    """Sketch every partition. The result has the group columns, ``sketch`` and ``skipped``.
+
+    Parameters
+    ----------
+    df
+        Rows: the key, the time, the count if there is one, and the group columns.
+    recipe
+        The sketch to build.
+    has_counts
+        Whether the third column has counts.
+    """
+    first = 3 if has_counts else 2
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         task = Partials(recipe)
         for batch in batches:
-            task.add(batch.column(0), batch.column(1), batch.column(2) if counted else None, batch.columns[first:])
+            task.add(batch.column(0), batch.column(1), batch.column(2) if has_counts else None, batch.columns[first:])
         yield from partial_rows(task, recipe, schema)
 
     fields = list(df.schema.fields[first:])
@@ -182,30 +261,54 @@ def partial_frame(df: DataFrame, recipe: SketchRecipe, groups: list[str], counte
 
 
 def partial_rows(task: Partials, recipe: SketchRecipe, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """What a task has made, a row for each sketch; groups of which nothing could be counted have an empty one."""
-    told: set[Any] = set()
-    for row, made in task.finish():
-        skipped = 0 if row in told else task.skipped.get(row, 0)
-        told.add(row)
-        yield pa.record_batch([[value] for value in (*row, made.to_bytes(), skipped)], schema=schema)
-    for row in task.skipped.keys() - told:
-        yield pa.record_batch([[value] for value in (*row, recipe.empty().to_bytes(), task.skipped[row])], schema=schema)
+    """Finish the sketches of a task and yield a row for each. A group all of whose rows were skipped gets an empty sketch.
+
+    Parameters
+    ----------
+    task
+        The sketches of the task; it must not be used afterwards.
+    recipe
+        The sketch that is built.
+    schema
+        The group columns, ``sketch`` and ``skipped``.
+    """
+    reported: set[Any] = set()  # a group may have several sketches; its skipped rows are reported with the first
+    for group, made in task.finish():
+        skipped = 0 if group in reported else task.skipped.get(group, 0)
+        reported.add(group)
+        yield pa.record_batch([[value] for value in (*group, made.to_bytes(), skipped)], schema=schema)
+    for group in task.skipped.keys() - reported:
+        yield pa.record_batch([[value] for value in (*group, recipe.empty().to_bytes(), task.skipped[group])], schema=schema)
 
 
-def merged(partials: DataFrame, recipe: SketchRecipe, groups: list[str], fan: int, tasks: int) -> DataFrame:
-    """One row for each group: merged in one step, or in two where there are many tasks."""
+def merge_partials(partials: DataFrame, recipe: SketchRecipe, groups: list[str], fan: int, tasks: int) -> DataFrame:
+    """Merge the sketches of tasks by group: in one step, or in two if there are more than ``fan`` tasks.
+
+    Parameters
+    ----------
+    partials
+        The group columns, ``sketch`` and ``skipped``.
+    recipe
+        The sketch that is built.
+    groups
+        The names of the group columns.
+    fan
+        How many sketches one task merges at a time, at least 2.
+    tasks
+        How many tasks made the sketches.
+    """
     if fan < 2:
-        raise ParameterError(f"fan={fan}: give how many sketches to merge at a time, at least 2")
+        raise ParameterError(f"fan={fan} is below 2", remedy="give the number of sketches to merge at a time, at least 2")
     newest = "timestamp" if recipe.empty().window.kind == "time" else "long"
     if tasks > fan:
-        bunch = (F.spark_partition_id() % ((tasks + fan - 1) // fan)).alias("_bunch")
-        partials = partials.select(*groups, bunch, "sketch", "skipped")
-        inner = [*groups, "_bunch"]
+        subgroup = (F.spark_partition_id() % ((tasks + fan - 1) // fan)).alias("_subgroup")
+        partials = partials.select(*groups, subgroup, "sketch", "skipped")
+        inner = [*groups, "_subgroup"]
         schema = T.StructType(
             [*(partials.schema[name] for name in inner), partials.schema["sketch"], partials.schema["skipped"]]
         )
-        partials = _grouped(partials, inner, _merged_rows(inner), schema).drop("_bunch")
-    return _grouped(partials, groups, _merged_rows(groups, newest), _result_schema(partials, groups, newest))
+        partials = _grouped(partials, inner, _merge_job(inner), schema).drop("_subgroup")
+    return _grouped(partials, groups, _merge_job(groups, newest), _result_schema(partials, groups, newest))
 
 
 def _grouped(df: DataFrame, groups: list[str], run: Callable[..., pa.Table], schema: T.StructType) -> DataFrame:
@@ -217,26 +320,26 @@ def _result_schema(df: DataFrame, groups: list[str], newest: str) -> T.StructTyp
     return schema.add("skipped", "long").add("newest", newest).add("merges", "integer").add("bytes", "long")
 
 
-def _merged_rows(groups: list[str], newest: str | None = None) -> Callable[..., pa.Table]:
-    """What merges the sketches of a group; with the type of ``newest`` their facts are told too."""
-    moment = pa.timestamp("us", "UTC") if newest == "timestamp" else pa.int64()
+def _merge_job(groups: list[str], newest: str | None = None) -> Callable[..., pa.Table]:
+    """Return the function that merges the sketches of a group. Given the type of ``newest``, it returns a row of the result."""
+    time_type = pa.timestamp("us", "UTC") if newest == "timestamp" else pa.int64()
 
     def run(table: pa.Table) -> pa.Table:
         sketches = [from_trusted_bytes(blob) for blob in table.column("sketch").to_pylist()]
-        started = [one for one in sketches if one.now is not None]
-        whole = started[0] if len(started) == 1 else merge_sketches(started or sketches[:1])
-        blob, skipped = whole.to_bytes(), sum(table.column("skipped").to_pylist())
-        found = {name: _in_utc(table.column(name)[:1]) for name in groups} | {"sketch": pa.array([blob], pa.binary())}
+        started = [sketch for sketch in sketches if sketch.now is not None]
+        merged = started[0] if len(started) == 1 else merge_sketches(started or sketches[:1])
+        blob, skipped = merged.to_bytes(), sum(table.column("skipped").to_pylist())
+        columns = {name: _in_utc(table.column(name)[:1]) for name in groups} | {"sketch": pa.array([blob], pa.binary())}
         if newest is None:
-            return pa.table(found | {"skipped": pa.array([skipped], pa.int64())})
-        is_told = (whole.window.kind == "time") == (newest == "timestamp")
+            return pa.table(columns | {"skipped": pa.array([skipped], pa.int64())})
+        has_newest = (merged.window.kind == "time") == (newest == "timestamp")
         return pa.table(
-            found
+            columns
             | {
-                "arrivals": pa.array([whole._taken], pa.int64()),
+                "arrivals": pa.array([merged._taken], pa.int64()),
                 "skipped": pa.array([skipped], pa.int64()),
-                "newest": pa.array([whole.now if is_told else None], moment),
-                "merges": pa.array([whole.merges], pa.int32()),
+                "newest": pa.array([merged.now if has_newest else None], time_type),
+                "merges": pa.array([merged.merges], pa.int32()),
                 "bytes": pa.array([len(blob)], pa.int64()),
             }
         )
@@ -245,6 +348,6 @@ def _merged_rows(groups: list[str], newest: str | None = None) -> Callable[..., 
 
 
 def _in_utc(column: Any) -> Any:
-    """Timestamps come in the session's zone and must be given back in UTC; they are the same moments."""
+    """Return timestamps in UTC, as ``applyInArrow`` requires; Spark passes them in the session's time zone."""
     is_zoned = pa.types.is_timestamp(column.type) and column.type.tz is not None
     return column.cast(pa.timestamp("us", "UTC")) if is_zoned else column

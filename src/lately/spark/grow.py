@@ -255,12 +255,12 @@ class _Task:
         for site, clock in self._clocks.items():
             self._tally(site, 4, 0)
             self._done.sites[site][4] = clock.gap
-            if clock.refused_from is not None:
-                self._done.rejected += clock.refused
-                self._count_reason(AHEAD, clock.refused)
-                self._tally(site, 2, clock.refused)
-                self._tally(site, 3, clock.refused)
-                self._done.ahead[site] = clock.refused_from
+            if clock.held_back_from is not None:
+                self._done.rejected += clock.held_back
+                self._count_reason(AHEAD, clock.held_back)
+                self._tally(site, 2, clock.held_back)
+                self._tally(site, 3, clock.held_back)
+                self._done.ahead[site] = clock.held_back_from
 
     def _age(self) -> None:
         """Let monitors know of the time that has passed, and of new sites, where no row was for them."""

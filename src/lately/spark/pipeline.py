@@ -1,6 +1,6 @@
 """A pipeline: rows of any source into every site's sketches, answers and alerts into a store, exactly once.
 
-    source ──> judged in the JVM ──by site, by time──> grown on the executors ──> version n
+    source ──> validated in the JVM ─by site, by time──> grown on the executors ──> version n
                     │                                                                │
                     └─> late, rejected                         answers, alerts <─────┘
 
@@ -40,7 +40,7 @@ from lately.spark.bundles import BUNDLES, bundle
 from lately.spark.failures import explained, in_batch, stopped
 from lately.spark.grow import Batch, grow
 from lately.spark.rounds import settle
-from lately.spark.rows import ARRIVED, Judge
+from lately.spark.rows import ARRIVED, RowValidator
 from lately.spark.session import session
 from lately.spark.sources import read_source
 from lately.store import Store
@@ -186,7 +186,7 @@ class Pipeline:
             self.plan = PipelinePlan.of(config, self._seed())
             self.store.claim(f"batch {config.name}")
             rows = read_source(spark.read, config).withColumn(ARRIVED, F.current_timestamp())
-            self._judge = self._described(rows)
+            self._validator = self._described(rows)
             with in_batch(config, 0, self.versions):
                 self._process(rows, 0, "batch")
             self._check_overtaken()
@@ -204,16 +204,16 @@ class Pipeline:
         if self._query is not None:
             self._query.stop()
 
-    def _described(self, rows: DataFrame) -> Judge:
-        """Who judges the rows of this source; the store is told what its tables will be about."""
-        judge = Judge(rows, self.plan)
-        self.store.describe(self.plan.about(judge.keys))
-        return judge
+    def _described(self, rows: DataFrame) -> RowValidator:
+        """Return the validator of the source's rows, and write what the store's tables are about."""
+        validator = RowValidator(rows, self.plan)
+        self.store.describe(self.plan.about(validator.key_type))
+        return validator
 
     def _stream(self, spark: SparkSession) -> None:
         config = self.config
         rows = read_source(spark.readStream, config).withColumn(ARRIVED, F.current_timestamp())
-        self._judge = self._described(rows)  # what is wrong is told before anything starts
+        self._validator = self._described(rows)  # what is wrong is told before anything starts
         trigger = (
             {"availableNow": True} if config.source.mode == "available-now" else {"processingTime": config.run.processing_time}
         )
@@ -296,7 +296,7 @@ class Pipeline:
             self.store.claim(f"stream {stream}")
         self.store.clear(number)
         grown = self._grow(rows, number, before)
-        write_ahead(rows, self._judge, grown, self.store, number)
+        write_ahead(rows, self._validator, grown, self.store, number)
         after = self._next_version(before, number, stream, grown, at)
         round_ = settle(self.plan, self.versions, after, grown, rows.sparkSession)
         answers, shipped = self._ask(after, grown, rows.sparkSession)
@@ -364,23 +364,23 @@ class Pipeline:
         unit = plan.window.unit
         # Late is what lies before a site's own floor, so rows before the highest of them may be.
         floor = None if not floors else -(-max(floors) * unit // 1000) if plan.window.kind == "time" else max(floors) * unit
-        ready = self._judge(rows, floor)
+        ready = self._validator.prepare(rows, floor)
         tasks = rows.sparkSession.sparkContext.defaultParallelism
-        homes = SiteAssignment(before.places, tasks)
+        assignment = SiteAssignment(before.places, tasks)
         batch = Batch(
             number,
             self.versions.path,
             self.store.path,
-            _by_task(before, homes, tasks),
+            _by_task(before, assignment, tasks),
             before.now,
             self._moment,
             arrow_schema(ready.schema),
-            self._judge.hashed,
+            self._validator.hashed,
             bundles=self.config.source.mode != "batch",
             fence=self._fence,
         )
         if batch.bundles:
-            sites = ready.mapInArrow(bundle(homes), BUNDLES).repartitionById(tasks, "task")
+            sites = ready.mapInArrow(bundle(assignment), BUNDLES).repartitionById(tasks, "task")
         else:  # all rows there are do not fit into a task's memory; those of a micro-batch do
             order = ["time", *(name for name in ready.columns if name not in ("time", "bad"))]
             sites = ready.repartition(tasks, "site").sortWithinPartitions(*order)
@@ -480,14 +480,14 @@ class Pipeline:
         return StateVersion(**{name: getattr(version, name) for name in version.__dataclass_fields__} | {"stored": version.now})
 
 
-def _by_task(before: StateVersion, homes: SiteAssignment, tasks: int) -> tuple[bytes, ...]:
+def _by_task(before: StateVersion, assignment: SiteAssignment, tasks: int) -> tuple[bytes, ...]:
     """What each task has to know of its sites from the batch before: where their sketches are, their clocks and their gaps."""
     known: list[tuple[dict[str, Any], ...]] = [({}, {}, {}) for _ in range(tasks)]
     gaps = {site: record.gap for site, record in before.sites.items() if record.gap}
     contents: tuple[dict[str, Any], ...] = (before.places, before.clocks, gaps)
     for number, content in enumerate(contents):
         for site, what in content.items():
-            known[homes.of(site)][number][site] = what
+            known[assignment.task_of(site)][number][site] = what
     return tuple(packed(one) for one in known)
 
 

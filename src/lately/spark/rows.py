@@ -1,12 +1,13 @@
-"""Rows of any source as the pipeline counts them, and the reasons for which some cannot be: expressions that the JVM evaluates.
+"""Validates the rows of a source and converts them to the columns that tasks read, with expressions that the JVM evaluates.
 
-site   text, bigint    where   which filters it passes, one bit each
-time   bigint          x0 …    what exact queries read
-key    hash or key     bad     why the row is rejected, a line break, and the row as JSON; nothing before the break if it
-value  double                  may only be late, and NULL for all other rows: little of this crosses
-count  bigint
+site   text, bigint    where   which filters the row passes, one bit each
+time   bigint          x0 …    the columns that exact queries read
+key    hash or key     bad     the reason why the row is rejected, a line break, and the row as JSON. There is no text before
+value  double                  the line break if the row may be late. NULL for all other rows, so that little text is passed
+count  bigint                  to Python
 
-Nothing here fails for a row: expressions of the file are attempts, conversions of ours give NULL for what they cannot convert.
+No expression fails for a row: those of the pipeline file are attempts (``attempts.py``), and conversions give NULL for values
+that they cannot convert.
 """
 
 from functools import reduce
@@ -25,127 +26,153 @@ from lately.spark.analysis import types_of
 from lately.spark.attempts import Attempt, Attempts
 from lately.spark.sources import corrupt_column
 
-#: A sign that a row is bad, and what it is rejected for then. Signs are cheap, and looked at for every row; texts are not.
+#: A condition for which a row is rejected, and the reason as text. Conditions are cheap and evaluated for every row; the text
+#: is computed only for rejected rows.
 Reason = tuple[Column, Column]
 
-#: When a row arrived; Spark tells the same time again when a batch is run again.
+#: The column with the time at which a row arrived; it is the same when Spark runs a batch again.
 ARRIVED = "_lately_arrived"
 
 #: Microseconds of the years 1 and 10,000.
 _FIRST, _LAST = -62_135_596_800 * 10**6, 253_402_300_800 * 10**6
-#: How rows are written that are not counted: nothing of them is left out.
-_WHOLE_ROWS = {
+#: How rejected and late rows are written as JSON: with all their columns, and times in microseconds.
+_JSON_OPTIONS = {
     "ignoreNullFields": "false",
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
 }
-#: Up to here every whole number is a float.
-_WHOLE = 2**53
+#: Every integer up to here is exact as a float.
+_MAX_EXACT = 2**53
 
 
-class Judge:
-    """The expressions for one source; built once, as that takes longer than to run them over a small batch."""
+class RowValidator:
+    """The expressions that validate and convert the rows of a source.
+
+    Build it once per run: that takes longer than to evaluate it over a small batch.
+
+    Parameters
+    ----------
+    df
+        The source, with the column ``ARRIVED``. ParameterError if an expression of the pipeline file does not fit its columns.
+    plan
+        What the pipeline keeps and answers.
+    """
 
     def __init__(self, df: DataFrame, plan: PipelinePlan) -> None:
-        kinds = types_of(df, plan)
-        #: What keys are, to those who ask for one later.
-        kind = kinds["key"]
-        self.keys = "integer" if isinstance(kind, T.IntegralType) else "binary" if isinstance(kind, T.BinaryType) else "text"
-        #: Whether keys cross as hashes: text does, unless somebody wants to see it again.
-        self.hashed = not isinstance(kinds["key"], T.IntegralType) and not plan.needs_keys
+        types = types_of(df, plan)
+        key = types["key"]
+        #: The type of keys in the store: "integer", "binary" or "text".
+        self.key_type = "integer" if isinstance(key, T.IntegralType) else "binary" if isinstance(key, T.BinaryType) else "text"
+        #: Whether tasks get hashes of keys: unless keys are integers, or a query returns them.
+        self.hashed = not isinstance(key, T.IntegralType) and not plan.needs_keys
         columns = plan.config.columns
         raw = {"time": columns.time, "key": columns.key, "site": columns.site, "value": columns.value, "count": columns.count}
         texts = {name: text for name, text in raw.items() if text is not None}
         self._attempts = Attempts(df.sparkSession, (*texts.values(), *plan.filters, *plan.exact_columns))
-        given = {name: self._attempts[text] for name, text in texts.items()}
-        self._time = _time(given["time"].value, kinds["time"], plan)
+        values = {name: self._attempts[text] for name, text in texts.items()}
+        self._time = _time(values["time"].value, types["time"], plan)
         corrupt = corrupt_column(plan.config.source)
-        self._reasons = [*_corrupt(df, corrupt), *self._all_reasons(given, kinds, plan)]
-        self._row = _as_text(df, corrupt)
-        self._selected = self._columns(given, kinds, plan)
+        self._reasons = [*_corrupt(df, corrupt), *self._all_reasons(values, types, plan)]
+        self._row = _row_json(df, corrupt)
+        self._selected = self._columns(values, types, plan)
 
-    def __call__(self, df: DataFrame, floor: int | None) -> DataFrame:
-        """Every row of a batch, ready to cross; those before ``floor`` (as ``time`` tells it) may be late."""
-        signs = [sign for sign, _ in self._reasons]
+    def prepare(self, df: DataFrame, floor: int | None) -> DataFrame:
+        """Return every row of a batch with the columns that tasks read.
+
+        Parameters
+        ----------
+        df
+            Rows of the source.
+        floor
+            Rows before this time may be late (in the unit of the column ``time``); None if no row can be late.
+        """
+        conditions = [condition for condition, _ in self._reasons]
         if floor is not None:
-            signs.append(self._time < F.lit(floor))
-        reason = F.coalesce(*(F.when(sign, text) for sign, text in self._reasons), F.lit(""))
-        told = F.concat(F.translate(reason, "\n", " "), F.lit("\n"), self._row)
-        return self._attempts.on(df).select(*self._selected, F.when(reduce(or_, signs), told).alias("bad"))
+            conditions.append(self._time < F.lit(floor))
+        reason = F.coalesce(*(F.when(condition, text) for condition, text in self._reasons), F.lit(""))
+        bad = F.concat(F.translate(reason, "\n", " "), F.lit("\n"), self._row)
+        return self._attempts.on(df).select(*self._selected, F.when(reduce(or_, conditions), bad).alias("bad"))
 
-    def texts(self, df: DataFrame) -> DataFrame:
-        """The rows that are not rejected: ``site``, ``time`` and ``row``, the row as it was."""
+    def accepted_rows(self, df: DataFrame) -> DataFrame:
+        """Return the rows that are not rejected, with the columns ``site``, ``time`` and ``row`` (the source's row as JSON).
+
+        Parameters
+        ----------
+        df
+            Rows of the source.
+        """
         site, time = self._selected[:2]
-        rejected = F.coalesce(reduce(or_, (F.coalesce(sign, F.lit(False)) for sign, _ in self._reasons)), F.lit(False))
+        conditions = (F.coalesce(condition, F.lit(False)) for condition, _ in self._reasons)
+        rejected = F.coalesce(reduce(or_, conditions), F.lit(False))
         rows = self._attempts.on(df).select(site, time, self._row.alias("row"), rejected.alias("rejected"))
         return rows.where("not rejected").select(F.col("site").cast("string").alias("site"), "time", "row")
 
-    def _all_reasons(self, given: dict[str, Attempt], kinds: dict[str, T.DataType], plan: PipelinePlan) -> list[Reason]:
-        """Why a row is rejected; the first counts."""
-        time, key = given["time"].value, given["key"].value
-        reasons = [*_failures(given, self._attempts, plan), *_missing("time", given)]
+    def _all_reasons(self, values: dict[str, Attempt], types: dict[str, T.DataType], plan: PipelinePlan) -> list[Reason]:
+        """Return all reasons for which a row is rejected; the first that applies is reported."""
+        time, key = values["time"].value, values["key"].value
+        reasons = [*_failures(values, self._attempts, plan), *_missing("time", values)]
         reasons += [
             (self._time.isNull(), F.concat(F.lit("time cannot be read: "), time.cast("string"))),
-            *_absurd(self._time, plan),
-            *_missing("key", given),
-            *_keys(key, kinds["key"], plan),
+            *_time_out_of_range(self._time, plan),
+            *_missing("key", values),
+            *_keys(key, types["key"], plan),
         ]
         if not self.hashed:
-            reasons += _undecodable("key", key, kinds["key"])
-        if "site" in given:
-            reasons += [*_missing("site", given), *_undecodable("site", given["site"].value, kinds["site"])]
+            reasons += _invalid_utf8("key", key, types["key"])
+        if "site" in values:
+            reasons += [*_missing("site", values), *_invalid_utf8("site", values["site"].value, types["site"])]
         if plan.value_queries:
-            reasons += _values(given["value"], plan)
-        if "count" in given:
-            count = given["count"].value
-            reasons += _missing("count", given)
+            reasons += _values(values["value"], plan)
+        if "count" in values:
+            count = values["count"].value
+            reasons += _missing("count", values)
             reasons.append((count < 0, F.concat(F.lit("count is negative: "), count.cast("string"))))
-            reasons.append((count > _WHOLE, F.concat(F.lit("count is beyond 2**53: "), count.cast("string"))))
-        return reasons + _exact(kinds, plan, self._attempts)
+            reasons.append((count > _MAX_EXACT, F.concat(F.lit("count is beyond 2**53: "), count.cast("string"))))
+        return reasons + _exact(types, plan, self._attempts)
 
-    def _columns(self, given: dict[str, Attempt], kinds: dict[str, T.DataType], plan: PipelinePlan) -> list[Column]:
-        """What crosses of every row."""
+    def _columns(self, values: dict[str, Attempt], types: dict[str, T.DataType], plan: PipelinePlan) -> list[Column]:
+        """Return the columns that tasks read, except ``bad``."""
         site = F.lit("")
-        if "site" in given:
-            site = given["site"].value.cast("bigint" if isinstance(kinds["site"], T.IntegralType) else "string")
-            if isinstance(kinds["site"], T.StringType):
-                site = F.make_valid_utf8(site)  # a row that is rejected for it crosses as well
-        key = _key(given["key"].value, kinds["key"], plan)
+        if "site" in values:
+            site = values["site"].value.cast("bigint" if isinstance(types["site"], T.IntegralType) else "string")
+            if isinstance(types["site"], T.StringType):
+                site = F.make_valid_utf8(site)  # rows that are rejected for invalid UTF-8 go to Python as well
+        key = _key(values["key"].value, types["key"], plan)
         if self.hashed:
-            key = F.when(key.isNotNull(), F.xxhash64(key))  # of NULL it would be the seed
-        time = self._time  # what is rejected for it has none that Python could read
+            key = F.when(key.isNotNull(), F.xxhash64(key))  # xxhash64 of NULL would be its seed
+        time = self._time  # NULL if Python could not represent it; the row is rejected then
         if plan.window.kind == "time":
             time = F.when((time >= F.lit(_FIRST)) & (time < F.lit(_LAST)), time)
         columns = [site.alias("site"), time.alias("time"), key.alias("key")]
         if plan.value_queries:
-            number = given["value"].value.cast("double")
-            value = F.greatest(F.least(number, F.lit(1e300)), F.lit(-1e300))  # sketches know no infinity
+            number = values["value"].value.cast("double")
+            value = F.greatest(F.least(number, F.lit(1e300)), F.lit(-1e300))  # sketches take finite numbers only
             columns.append(value.alias("value"))
-        if "count" in given:
-            columns.append(given["count"].value.cast("bigint").alias("count"))
+        if "count" in values:
+            columns.append(values["count"].value.cast("bigint").alias("count"))
         if plan.filters:
-            passed = [self._attempts[text].value for text in plan.filters]
-            bits = [F.when(one, F.lit(1 << bit)).otherwise(F.lit(0)) for bit, one in enumerate(passed)]
+            filters = [self._attempts[text].value for text in plan.filters]
+            bits = [F.when(passes, F.lit(1 << bit)).otherwise(F.lit(0)) for bit, passes in enumerate(filters)]
             mask = bits[0].cast("bigint")
             for bit in bits[1:]:
                 mask = mask.bitwiseOR(bit.cast("bigint"))
             columns.append(mask.alias("where"))
-        extras = [_extra(self._attempts[text].value, kinds[f"extra {i}"]) for i, text in enumerate(plan.exact_columns)]
+        extras = [_extra(self._attempts[text].value, types[f"extra {i}"]) for i, text in enumerate(plan.exact_columns)]
         return columns + [extra.alias(f"x{i}") for i, extra in enumerate(extras)]
 
 
 def _time(column: Column, kind: T.DataType, plan: PipelinePlan) -> Column:
-    """Microseconds since 1970, or the integers that the window is in."""
+    """Return times in microseconds since 1970, or as integers if the window is an integer."""
     if plan.window.kind == "integer":
         if not isinstance(kind, T.IntegralType | T.StringType):
             raise ParameterError(
-                f"columns.time is of type {kind.simpleString()} but window.length is an integer; "
-                'write it like "1h", or give integers'
+                f"columns.time has the type {kind.simpleString()}, but window.length is an integer",
+                remedy='write it like "1h", or give integers',
             )
         return column.try_cast("bigint")
-    if isinstance(kind, T.DateType):  # those of far years are no timestamps
-        known = F.when((F.year(column) > 0) & (F.year(column) < 10_000), column)
-        return F.when(column.isNotNull(), F.coalesce(F.unix_micros(known.cast("timestamp")), F.lit(_LAST)))
+    if isinstance(kind, T.DateType):  # Spark has dates whose years timestamps do not have
+        in_range = F.when((F.year(column) > 0) & (F.year(column) < 10_000), column)
+        return F.when(column.isNotNull(), F.coalesce(F.unix_micros(in_range.cast("timestamp")), F.lit(_LAST)))
     if isinstance(kind, T.TimestampType | T.TimestampNTZType):
         return F.unix_micros(column.cast("timestamp"))
     if isinstance(kind, T.StringType):
@@ -154,13 +181,15 @@ def _time(column: Column, kind: T.DataType, plan: PipelinePlan) -> Column:
         if isinstance(kind, T.IntegralType):
             return F.try_multiply(column.cast("bigint"), F.lit(10**6))
         number = column.cast("double")
-        known = F.when(F.abs(number) < 1e12, F.floor(number * 1e6).try_cast("bigint"))  # of NaN it would be 1970
-        return F.when(~F.isnan(number), F.coalesce(known, F.lit(_LAST)))
-    raise ParameterError(f"columns.time is of type {kind.simpleString()}; give a timestamp, a date, a number or text")
+        in_range = F.when(F.abs(number) < 1e12, F.floor(number * 1e6).try_cast("bigint"))
+        return F.when(~F.isnan(number), F.coalesce(in_range, F.lit(_LAST)))  # NaN would be cast to 0, which is 1970
+    raise ParameterError(
+        f"columns.time has the type {kind.simpleString()}", remedy="give a timestamp, a date, a number or text"
+    )
 
 
-def _absurd(time: Column, plan: PipelinePlan) -> list[Reason]:
-    """Times that would push everything else out of the window."""
+def _time_out_of_range(time: Column, plan: PipelinePlan) -> list[Reason]:
+    """Reject times that would move the window past all other rows."""
     if plan.window.kind == "integer":
         return [((time > F.lit(2**62)) | (time < F.lit(-(2**62))), F.lit("time is beyond 2**62"))]
     beyond = (time < F.lit(_FIRST)) | (time >= F.lit(_LAST))
@@ -178,8 +207,9 @@ def _key(column: Column, kind: T.DataType, plan: PipelinePlan) -> Column:
         return column.cast("bigint")
     if not isinstance(kind, T.StringType | T.BinaryType | T.CharType | T.VarcharType):
         raise ParameterError(
-            f"columns.key = {plan.config.columns.key!r} is of type {kind.simpleString()}; keys are integers, text or "
-            f'binary: write "cast({plan.config.columns.key} as string)"'
+            f"columns.key = {plan.config.columns.key!r} has the type {kind.simpleString()}, but keys are integers, text or "
+            "binary",
+            remedy=f'write "cast({plan.config.columns.key} as string)"',
         )
     return column
 
@@ -189,14 +219,14 @@ def _keys(column: Column, kind: T.DataType, plan: PipelinePlan) -> list[Reason]:
     if universe is None:
         return []
     if not isinstance(kind, T.IntegralType):
-        raise ParameterError(f"queries for ranges need integer keys; columns.key is of type {kind.simpleString()}")
+        raise ParameterError(f"queries for ranges need integer keys, but columns.key has the type {kind.simpleString()}")
     outside = (column < 0) | (column.cast("bigint") >= F.lit(universe))
     return [(outside, F.concat(F.lit(f"key is outside of 0..{universe - 1}: "), column.cast("string")))]
 
 
-def _values(given: Attempt, plan: PipelinePlan) -> list[Reason]:
-    column, number = given.value, given.value.cast("double")
-    reasons = [(number.isNull(), F.lit(_without("value", given))), (F.isnan(number), F.lit("value is not a number (NaN)"))]
+def _values(value: Attempt, plan: PipelinePlan) -> list[Reason]:
+    column, number = value.value, value.value.cast("double")
+    reasons = [(number.isNull(), F.lit(_null_reason("value", value))), (F.isnan(number), F.lit("value is not a number (NaN)"))]
     for query in plan.value_queries:
         if query.outside == "reject":
             outside = (number < query.lo) | (number > query.hi)
@@ -205,51 +235,55 @@ def _values(given: Attempt, plan: PipelinePlan) -> list[Reason]:
     return reasons
 
 
-def _exact(kinds: dict[str, T.DataType], plan: PipelinePlan, attempts: Attempts) -> list[Reason]:
-    """What exact queries cannot take of the rows that they are about; a NULL in what they add up they leave out."""
+def _exact(types: dict[str, T.DataType], plan: PipelinePlan, attempts: Attempts) -> list[Reason]:
+    """Reject rows that an exact query reads but cannot group or add up. NULL in an aggregated column is ignored, as in SQL."""
     reasons: list[Reason] = []
     for query in plan.config.queries:
         if isinstance(query, Exact):
-            here = F.lit(True) if query.where is None else F.coalesce(attempts[query.where].value, F.lit(False))
+            is_read = F.lit(True) if query.where is None else F.coalesce(attempts[query.where].value, F.lit(False))
             if query.per is not None:
                 group = attempts[query.per].value
-                reasons.append((here & group.isNull(), F.lit(f"no {query.per} ({query.name})")))
-                kind = kinds[f"extra {plan.exact_columns.index(query.per)}"]
-                reasons += [(here & sign, text) for sign, text in _undecodable(query.per, group, kind)]
-            if query.of is not None and isinstance(kinds[f"extra {plan.exact_columns.index(query.of)}"], T.IntegralType):
+                reasons.append((is_read & group.isNull(), F.lit(f"no {query.per} ({query.name})")))
+                kind = types[f"extra {plan.exact_columns.index(query.per)}"]
+                reasons += [(is_read & condition, text) for condition, text in _invalid_utf8(query.per, group, kind)]
+            if query.of is not None and isinstance(types[f"extra {plan.exact_columns.index(query.of)}"], T.IntegralType):
                 number = attempts[query.of].value.cast("bigint")
-                beyond = (number > _WHOLE) | (number < -_WHOLE)
+                beyond = (number > _MAX_EXACT) | (number < -_MAX_EXACT)
                 text = F.concat(F.lit(f"{query.of} is beyond 2**53 ({query.name}): "), number.cast("string"))
-                reasons.append((here & beyond, text))
+                reasons.append((is_read & beyond, text))
     return reasons
 
 
-def _failures(given: dict[str, Attempt], attempts: Attempts, plan: PipelinePlan) -> list[Reason]:
-    """Expressions that Spark cannot compute for a row: a cast, an overflow, a division by zero."""
-    used = list(given.items())
+def _failures(values: dict[str, Attempt], attempts: Attempts, plan: PipelinePlan) -> list[Reason]:
+    """Reject rows for which Spark cannot compute an expression, because of a cast, an overflow or a division by zero."""
+    used = list(values.items())
     used += [("filter", attempts[text]) for text in plan.filters]
     used += [("expression", attempts[text]) for text in plan.exact_columns]
-    return [(one.failed, F.lit(f"{name} cannot be computed: {one.text}")) for name, one in used if one.failed is not None]
+    return [
+        (attempt.failed, F.lit(f"{name} cannot be computed: {attempt.text}"))
+        for name, attempt in used
+        if attempt.failed is not None
+    ]
 
 
-def _missing(name: str, given: dict[str, Attempt]) -> list[Reason]:
-    return [(given[name].value.isNull(), F.lit(_without(name, given[name])))]
+def _missing(name: str, values: dict[str, Attempt]) -> list[Reason]:
+    return [(values[name].value.isNull(), F.lit(_null_reason(name, values[name])))]
 
 
-def _without(name: str, given: Attempt) -> str:
-    """The reason for a NULL; where it was computed, it says from what."""
-    return f"no {name}" if given.failed is None else f"no {name}: {given.text} is NULL"
+def _null_reason(name: str, value: Attempt) -> str:
+    """Return the reason for a NULL; if the value is computed, the reason names the expression."""
+    return f"no {name}" if value.failed is None else f"no {name}: {value.text} is NULL"
 
 
-def _undecodable(name: str, column: Column, kind: T.DataType) -> list[Reason]:
-    """Spark's strings are bytes, which a cast from binary does not check; Python refuses to read them."""
+def _invalid_utf8(name: str, column: Column, kind: T.DataType) -> list[Reason]:
+    """Reject strings that Python cannot decode: Spark's strings are bytes, which a cast from binary does not validate."""
     if not isinstance(kind, T.StringType):
         return []
     return [(~F.is_valid_utf8(column), F.lit(f"{name} is not valid UTF-8"))]
 
 
 def _extra(column: Column, kind: T.DataType) -> Column:
-    """What an exact query reads: numbers as they are or as doubles, anything else as text."""
+    """Return a column that an exact query reads: integers as bigint, other numbers as double, anything else as text."""
     if isinstance(kind, T.IntegralType):
         return column.cast("bigint")
     return column.cast("double") if isinstance(kind, T.NumericType) else F.make_valid_utf8(column.cast("string"))
@@ -259,8 +293,8 @@ def _corrupt(df: DataFrame, column: str) -> list[Reason]:
     return [(F.col(f"`{column}`").isNotNull(), F.lit("line cannot be read"))] if column in df.columns else []
 
 
-def _as_text(df: DataFrame, corrupt: str) -> Column:
-    """The row as it was: the line itself if it could not be read, else its columns as JSON, with binary ones as text."""
+def _row_json(df: DataFrame, corrupt: str) -> Column:
+    """Return the row as text: the line itself if it could not be parsed, otherwise its columns as JSON with binary as text."""
     columns = []
     for field in df.schema.fields:
         column = F.col(f"`{field.name}`")
@@ -269,5 +303,5 @@ def _as_text(df: DataFrame, corrupt: str) -> Column:
             column = F.when(F.is_valid_utf8(text), text).otherwise(F.base64(column)).alias(field.name)
         if field.name not in (ARRIVED, corrupt):
             columns.append(column)
-    whole = F.make_valid_utf8(F.to_json(F.struct(*columns), _WHOLE_ROWS))
-    return F.coalesce(F.make_valid_utf8(F.col(f"`{corrupt}`")), whole) if corrupt in df.columns else whole
+    row = F.make_valid_utf8(F.to_json(F.struct(*columns), _JSON_OPTIONS))
+    return F.coalesce(F.make_valid_utf8(F.col(f"`{corrupt}`")), row) if corrupt in df.columns else row
