@@ -91,7 +91,7 @@ def test_bytes_grow_with_sites_and_rows_and_not_with_both():
 
 
 @pytest.mark.parametrize("tasks", [1, 2, 7])
-def test_known_sites_are_dealt_out_evenly_and_all_sites_have_one_home(tasks):
+def test_known_sites_are_assigned_evenly_and_every_site_has_one_task(tasks):
     known = [f"site {number}" for number in range(50)]
     assignment, again = SiteAssignment(known, tasks), SiteAssignment(reversed(known), tasks)
     shares = Counter(assignment.task_of(site) for site in known)
