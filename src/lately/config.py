@@ -353,7 +353,7 @@ class MonitorTable(Model):
     scheme: Literal["functional", "geometric"] = "functional"
 
     @property
-    def finesse(self) -> float:
+    def sketch_eps(self) -> float:
         """The eps of its sketch; what collides with a key must be few beside tau, so frequent keys need a finer one."""
         return self.eps or (0.01 if self.kind == "frequent" else 0.1)
 
@@ -459,6 +459,10 @@ class Config(Model):
         """The file that it was read from, which knows the lines of its values."""
         return self._origin
 
+    def with_master(self, master: str | None) -> "Config":
+        """Return the same pipeline for another master of Spark; None leaves the one of the file."""
+        return self if master is None else self.model_copy(update={"run": self.run.model_copy(update={"master": master})})
+
     # -- what it asks for, as the rest of lately takes it --------------------------------------------------------------
 
     def sketch_of(self, query: Asked) -> tuple[str, dict[str, Any]] | None:
@@ -542,7 +546,7 @@ class Config(Model):
             case "frequent":
                 query = Frequent(tau=watch.tau or 0, theta=watch.theta)
         seed = self.run.seed if seed is None else seed
-        sketch = Ecm(window=last, tick=self.window.tick, eps=watch.finesse, delta=watch.delta, seed=seed)
+        sketch = Ecm(window=last, tick=self.window.tick, eps=watch.sketch_eps, delta=watch.delta, seed=seed)
         streams = ("left", "right") if watch.kind == "join" else ("",)
         lateness = self.window.lateness
         if lateness is not None and (window := sketch.layout().window) is not None:

@@ -39,15 +39,15 @@ def test_every_pipeline_in_the_docs_is_explained(text):
     said = explain(config, arrivals=1000)
     assert [query["name"] for query in said["queries"]] == [query.name for query in config.queries]
     assert [watch["name"] for watch in said["monitors"]] == [watch.name for watch in config.monitors]
-    assert [one["name"] for one in said["kept"]] == [thing.name for thing in PipelinePlan.of(config).specs]
-    asked = {name for one in said["kept"] for name in one["queries"]}
+    assert [one["name"] for one in said["state"]] == [thing.name for thing in PipelinePlan.of(config).specs]
+    asked = {name for one in said["state"] for name in one["queries"]}
     assert asked == {one["name"] for one in (*said["queries"], *said["monitors"])}
 
 
 def test_queries_that_share_a_sketch_are_told_together(shop):
-    (top,) = [one for one in shop["kept"] if one["class"] == "TopK"]
+    (top,) = [one for one in shop["state"] if one["class"] == "TopK"]
     assert top["queries"] == ["hot pages", "hot pages by site"]
-    joined = [one["where"] for one in shop["kept"] if "seen and bought" in one["queries"]]
+    joined = [one["where"] for one in shop["state"] if "seen and bought" in one["queries"]]
     assert joined == ["event = 'view'", "event = 'buy'"]
 
 
@@ -59,12 +59,12 @@ def test_what_each_query_promises(shop):
     assert (said["slow seconds"]["error"], said["slow seconds"]["eps"], said["slow seconds"]["confidence"]) == ("exact", 0, 1)
     assert "none for merging" in said["hot pages"]["all_sites"]
     assert "each site" in said["hot pages by site"]["all_sites"]
-    assert (said["funnel"]["last"], said["funnel"]["asks"]) == ("1h", "how often 3 keys came")
+    assert (said["funnel"]["last"], said["funnel"]["question"]) == ("1h", "counts of 3 keys")
 
 
 def test_sizes_are_those_of_sketches_that_were_fed():
     query = {"name": "a", "kind": "counts", "keys": ["x"]}
-    small, large = (explain(config_with(query), arrivals)["kept"][0] for arrivals in (100, 100_000))
+    small, large = (explain(config_with(query), arrivals)["state"][0] for arrivals in (100, 100_000))
     empty = lt.EcmSketch(window="1h", eps=0.01, delta=0.01)
     assert small["empty_bytes"] == large["empty_bytes"] == empty.nbytes
     assert empty.nbytes < small["bytes"] < large["bytes"]
@@ -73,39 +73,39 @@ def test_sizes_are_those_of_sketches_that_were_fed():
 
 def test_exact_windows_grow_with_every_row_beyond_what_is_fed():
     query = {"name": "a", "kind": "exact", "aggregate": "max", "of": "ms"}
-    once, twice = (explain(config_with(query), arrivals)["kept"][0]["bytes"] for arrivals in (1_000_000, 2_000_000))
+    once, twice = (explain(config_with(query), arrivals)["state"][0]["bytes"] for arrivals in (1_000_000, 2_000_000))
     assert once >= 8_000_000
     assert twice == 2 * once
 
 
 def test_more_arrivals_than_are_fed_count_more_than_once():
     query = {"name": "a", "kind": "top"}
-    once, more = (explain(config_with(query), arrivals)["kept"][0]["bytes"] for arrivals in (1_000_000, 2**40))
+    once, more = (explain(config_with(query), arrivals)["state"][0]["bytes"] for arrivals in (1_000_000, 2**40))
     assert once < more < 10 * once
 
 
 def test_a_site_is_the_sum_of_what_it_keeps(shop):
     for name in ("empty_bytes", "bytes", "stored_bytes"):
-        assert shop["site"][name] == sum(one[name] for one in shop["kept"]) > 0
+        assert shop["site"][name] == sum(one[name] for one in shop["state"]) > 0
 
 
 @pytest.mark.parametrize("kind", ["counts", "self-join"])
 def test_what_merging_adds_is_what_merged_counters_have(kind):
     query = {"name": "a", "kind": kind, "eps": 0.1} | ({"keys": ["x"]} if kind == "counts" else {})
     config = config_with(query)
-    (one,) = explain(config, 1000)["kept"]
+    (one,) = explain(config, 1000)["state"]
     (thing,) = PipelinePlan.of(config).specs
     made = thing.empty()
     made.update(["x"], [10])
     error = lt.merge([made, made]).error
     assert error == merged_error(made._shape.eps_sw, 1) > made.error
     counters = 1 + error
-    assert one["error_once_merged"] == pytest.approx(counters**2 - 1 if kind == "self-join" else error, rel=1e-4)
+    assert one["merged_eps"] == pytest.approx(counters**2 - 1 if kind == "self-join" else error, rel=1e-4)
 
 
 def test_what_crosses_to_python():
     def crossing(*queries, **tables):
-        return {one["column"]: one for one in explain(config_with(*queries, **tables), 100)["crossing"]}
+        return {one["column"]: one for one in explain(config_with(*queries, **tables), 100)["row_columns"]}
 
     hashed = crossing({"name": "a", "kind": "counts", "keys": ["x"]})
     assert list(hashed) == ["site", "time", "key", "reason, row"]
@@ -124,7 +124,7 @@ def test_windows_of_integers_and_lateness():
     query = {"name": "a", "kind": "top", "last": 100}
     said = explain(config_with(query, window={"length": 3600, "lateness": 60}), 1000)
     assert (said["window"]["length"], said["window"]["lateness"], said["window"]["future"]) == ("3,600", "60", None)
-    assert "60 older than the newest row of its site" in said["window"]["says"]
+    assert "60 older than the newest row of its site" in said["window"]["description"]
     assert said["queries"][0]["last"] == "100"
 
 
@@ -137,38 +137,38 @@ def test_monitors_are_told_with_their_scheme_and_tolerance():
         {"name": "quiet", "kind": "count", "key": "x", "below": 50},
     ]
     line, value, often, pairs, quiet = explain(config_with(monitors=watches), 1000)["monitors"]
-    assert (line["scheme"], line["line"], line["theta"]) == ("functional", 5000, 0.2)
-    assert "fires above 5,000; values within 0.2 of 5,000" in line["says"]
-    assert quiet["line"] == 50
-    assert "fires below 50; values within 0.1 of 50" in quiet["says"]
-    assert (value["scheme"], value["line"], value["last"]) == ("geometric", None, "10m")
-    assert "followed" in value["says"]
-    assert (often["line"], often["eps"]) == (100, 0.01)
+    assert (line["scheme"], line["threshold"], line["theta"]) == ("functional", 5000, 0.2)
+    assert "fires above 5,000; values within 0.2 of 5,000" in line["description"]
+    assert quiet["threshold"] == 50
+    assert "fires below 50; values within 0.1 of 50" in quiet["description"]
+    assert (value["scheme"], value["threshold"], value["last"]) == ("geometric", None, "10m")
+    assert "tracked to within" in value["description"]
+    assert (often["threshold"], often["eps"]) == (100, 0.01)
     assert pairs["where"] == "a / b"
 
 
 def test_where_it_goes():
     query = {"name": "a", "kind": "top"}
     stream = explain(config_with(query, store={"path": "s3://x/s", "sketches": "10m"}), 100)
-    assert (stream["goes"]["answers"], stream["goes"]["state"], stream["goes"]["sketches"]) == (
+    assert (stream["output"]["store"], stream["output"]["state"], stream["output"]["sketches"]) == (
         "s3://x/s",
         "state",
         "stored every 10m",
     )
-    assert "sketches" in stream["goes"]["tables"]
-    assert stream["goes"]["keep"] is None
+    assert "sketches" in stream["output"]["tables"]
+    assert stream["output"]["keep"] is None
     week = explain(config_with(query, store={"path": "s", "keep": "7d"}), 100)
-    assert week["goes"]["keep"] == "7d"
+    assert week["output"]["keep"] == "7d"
     batch = explain(config_with(query, source={"format": "rate", "mode": "batch"}), 100)
-    assert batch["goes"]["state"] is None
-    assert "sketches" not in batch["goes"]["tables"]
+    assert batch["output"]["state"] is None
+    assert "sketches" not in batch["output"]["tables"]
     live = explain(
         config_with(query, source={"format": "rate", "mode": "continuous"}, run={"checkpoint": "c", "trigger": "7s"}), 100
     )
     assert live["source"]["trigger"] == "7s"
-    assert "every 7s" in live["source"]["says"]
+    assert "every 7s" in live["source"]["description"]
 
 
 def test_no_arrivals_are_refused():
-    with pytest.raises(lt.ParameterError, match="0 arrivals"):
+    with pytest.raises(lt.ParameterError, match="arrivals=0; must be at least 1"):
         explain(config_with({"name": "a", "kind": "top"}), 0)

@@ -25,8 +25,8 @@ from typer.testing import CliRunner
 
 from lately import cli, text_tables
 from lately.cli import shown
+from lately.spark.console import Watched, alert_lines
 from lately.spark.pipeline import Done
-from lately.spark.shown import Watched, alert_lines
 from lately.store import Store, tables
 
 pytestmark = pytest.mark.usefixtures("wide_and_plain")
@@ -216,12 +216,12 @@ def test_on_a_terminal_it_can_be_watched(spark, shop, monkeypatch):
 def test_check_explains_and_runs_nothing(spark, shop, tmp_path, monkeypatch):
     path = shop()
     said = json_of(run(path, "--check", "--json", "--arrivals", "5000").stdout)
-    assert (said["name"], said["arrivals"]) == ("shop", 5000)
+    assert (said["name"], said["arrivals"], said["sql_checked"]) == ("shop", 5000, True)
     result = run(path, "--check", "--arrivals", "5000", "--master", "spark://far:7077")
     assert result.exit_code == 0, result.output
     assert result.stderr == ""
     for words in (
-        "nothing is wrong",
+        "no mistakes found",
         "TopK(eps=0.01, delta=0.01)",
         "5,000 arrivals",
         "within 1% of the rows in the range, 99% sure",
@@ -301,19 +301,6 @@ def test_check_starts_a_session_of_its_own(shop):
         f'lately: {path}:13: columns.key = "uri": the source has no column "uri"; did you mean url? '
         "Its columns are ts, url, site, ms\n"
     )
-
-
-def test_check_without_spark_says_what_was_not_checked(shop):
-    path = shop()
-    code = f"import sys; sys.modules['pyspark'] = None; sys.argv[1:] = ['run', '--check', {str(path)!r}]\n"
-    code += "from lately.cli import main\nmain()"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE, check=False)
-    assert (done.returncode, done.stdout) == (1, "")
-    words = r"lately: .+ format, path, columns and SQL were not checked, .+ run pip install 'lately\[spark\]'\n"
-    assert re.fullmatch(words, done.stderr)
-    path.write_text(path.read_text().replace('length = "1h"', 'lenth = "1h"'))
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE, check=False)
-    assert (done.returncode, "lenth" in done.stderr) == (1, True)
 
 
 def test_packages_that_do_not_exist_are_named(shop, tmp_path):

@@ -289,7 +289,7 @@ WRONG = {
         "takes one column of numbers, but key='url' has the type string",
     ),
     "dyadic of two": ({"kind": "dyadic", "universe": 10, "key": ["i", "zone"]}, "takes one column of integers"),
-    "kind": ({"kind": "hll"}, "kind='hll': give one of ecm"),
+    "kind": ({"kind": "hll"}, "kind='hll'; give one of ecm"),
     "arrivals": ({"window": lt.arrivals(100)}, "a window of arrivals needs one order of all rows"),
     "tasks": ({"tasks": -1}, "tasks=-1 is below 1; give at least 1"),
     "no tasks": ({"tasks": 0}, "tasks=0 is below 1; give at least 1"),

@@ -314,11 +314,11 @@ WRONG = {
     "dyadic of text": ({"kind": "dyadic", "universe": 10}, "takes one column of integers, but key='url' has the type string"),
     "dyadic of two": ({"kind": "dyadic", "universe": 10, "key": ["i", "zone"]}, "takes one column of integers"),
     "arrivals": ({"window": lt.arrivals(100)}, "a window of arrivals needs one order of all rows"),
-    "kind": ({"kind": "hll"}, "kind='hll': give one of ecm, topk, quantiles, dyadic, wcm, ams"),
+    "kind": ({"kind": "hll"}, "kind='hll'; give one of ecm, topk, quantiles, dyadic, wcm, ams"),
     "option": ({"epsilon": 0.1}, "kind='ecm': .*epsilon"),
     "no window": ({"window": None}, "kind='ecm': .*window"),
     "eps": ({"eps": 2}, "eps"),
-    "variant": ({"kind": "wcm", "variant": "nope"}, "variant='nope': give one of perfect, simple"),
+    "variant": ({"kind": "wcm", "variant": "nope"}, "variant='nope'; give one of perfect, simple"),
     "fan": ({"fan": 1}, "fan=1 is below 2; give the number of sketches to merge"),
     "no fan": ({"fan": 0}, "fan=0"),
 }

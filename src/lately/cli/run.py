@@ -7,7 +7,7 @@ import tempfile
 from contextlib import nullcontext
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 from rich.console import Group
@@ -18,6 +18,9 @@ from rich.text import Text
 import lately as lt
 from lately.cli import shown
 from lately.cli.shown import Json, one_line_errors, print_json
+
+if TYPE_CHECKING:
+    from lately.config import Config
 
 
 def run(
@@ -33,39 +36,51 @@ def run(
 ) -> None:
     """Run a pipeline on Spark: rows into sketches, answers and alerts into a store. Ctrl-C stops it after the running batch."""
     with one_line_errors(between="\nlately: "):
-        if check:
-            _check_file(file)
-        lt.spark  # noqa: B018  (says what to install)
+        if not check or find_spec("pydantic") is None:  # the file cannot be read without pydantic, which Spark's extra has
+            lt.spark  # noqa: B018  (says what to install)
         from lately.config import load
-        from lately.spark.runner import on_master
 
-        config = on_master(load(file), master)
+        config = load(file).with_master(master)
         if check:
-            _check(config, arrivals, as_json)
+            _check(file, config, arrivals, as_json)
             return
         stopped = _run(lt.Pipeline(config), as_json, quiet)
     if stopped is not None:
         raise typer.Exit(128 + stopped)
 
 
-def _check_file(file: Path) -> None:
-    """What can be checked without Spark; and if it is not installed, what that leaves unchecked."""
-    if find_spec("pydantic") is None:  # without it not even the file can be read
-        return
-    from lately.config import load
+def _check(file: Path, config: "Config", arrivals: int, as_json: bool) -> None:
+    """Check the file, with Spark if it is installed, and print what the pipeline would keep and cost."""
+    from lately.pipeline.check_tables import check_tables
+    from lately.pipeline.explanation import explain
 
-    load(file)
-    if find_spec("pyspark") is None:
-        raise lt.LatelyError(
-            f"{file}: no mistake in the file itself, but without Spark its format, path, columns and SQL were not checked, nor "
-            "the sizes measured; run pip install 'lately[spark]'"
+    has_spark = _has_spark()
+    if has_spark:
+        _check_with_spark(config)
+    explanation = explain(config, arrivals) | {"sql_checked": has_spark}
+    if as_json:
+        print_json(explanation)
+    else:
+        shown.show(*check_tables(explanation))
+    if not has_spark:
+        print(
+            f"lately: {file}: Spark is not installed, so SQL, columns and the source were not analysed; "
+            "to check them too, run pip install 'lately[spark]'",
+            file=sys.stderr,
         )
 
 
-def _check(config: Any, arrivals: int, as_json: bool) -> None:
-    from lately.pipeline.explanation import explain
+def _has_spark() -> bool:
+    try:
+        lt.spark  # noqa: B018
+    except lt.LatelyError:
+        return False
+    return True
+
+
+def _check_with_spark(config: "Config") -> None:
+    """Let Spark analyse the source and all expressions."""
     from lately.spark import runner
-    from lately.spark.shown import check_tables
 
     log, screen = _new_log(), shown.screen()
     try:
@@ -81,11 +96,6 @@ def _check(config: Any, arrivals: int, as_json: bool) -> None:
             raise
         raise told from error
     log.unlink(missing_ok=True)
-    said = explain(config, arrivals)
-    if as_json:
-        print_json(said)
-    else:
-        shown.show(*check_tables(said))
 
 
 def _new_log() -> Path:
@@ -106,7 +116,7 @@ def _run(pipeline: Any, as_json: bool, quiet: bool) -> int | None:
     from datetime import UTC, datetime
 
     from lately.spark import runner
-    from lately.spark.shown import Watched, alert_lines
+    from lately.spark.console import Watched, alert_lines
 
     is_batch = pipeline.config.source.mode == "batch"
     watched = Watched(pipeline.config.name, pipeline.config.source.mode == "continuous")

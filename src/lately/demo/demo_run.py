@@ -21,8 +21,8 @@ from lately.demo.record import Record
 from lately.demo.scenario import Scenario
 from lately.demo.warm_up import warm_up
 from lately.spark import runner
+from lately.spark.console import Watched
 from lately.spark.pipeline import Done, Pipeline
-from lately.spark.shown import Watched
 
 
 class _FinishedError(Exception):

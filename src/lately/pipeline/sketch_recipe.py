@@ -1,84 +1,74 @@
-"""Which sketch a word such as "ecm" or "topk" stands for, and how its keys come from the JVM to Python.
-
-Sketches that only count take hashes, which the JVM computes (``xxhash64``) so that no text crosses; a TopK gives keys back
-and so needs them; trees need the numbers themselves.
-"""
+"""A kind of sketch with its options: enough for every task to build the same empty sketch."""
 
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from lately.core.durations import Window, arrivals
 from lately.core.errors import ParameterError
-from lately.sketches.dyadic import Dyadic
-from lately.sketches.ecm import EcmSketch
-from lately.sketches.quantiles import Quantiles
-from lately.sketches.topk import TopK
-from lately.sketches.wcm import PerfectCountMin, ProportionalCountMin, SimpleCountMin, SplitterCountMin
-from lately.sketches.windowed_ams import WindowedAmsSketch
+from lately.sketches.kinds import KINDS, KeyEncoding, kind_named
 
-Kind = Literal["ecm", "topk", "quantiles", "dyadic", "wcm", "ams"]
-#: How a key is sent from the JVM to Python: as its hash, as it is, or as a number.
-KeyEncoding = Literal["hash", "key", "integer", "number"]
-
-_WCM = {
-    "perfect": PerfectCountMin,
-    "simple": SimpleCountMin,
-    "proportional": ProportionalCountMin,
-    "splitter": SplitterCountMin,
-}
-_CLASSES: dict[str, type[Any]] = {
-    "ecm": EcmSketch,
-    "topk": TopK,
-    "quantiles": Quantiles,
-    "dyadic": Dyadic,
-    "wcm": SplitterCountMin,
-    "ams": WindowedAmsSketch,
-}
-_KEY_ENCODINGS: dict[str, KeyEncoding] = {"topk": "key", "quantiles": "number", "dyadic": "integer"}
+#: The names of ``lately.sketches.kinds.KINDS``, for type checkers.
+KindName = Literal["ecm", "topk", "quantiles", "dyadic", "wcm", "ams"]
 
 
 @dataclass(frozen=True)
 class SketchRecipe:
-    """A kind of sketch with its options: what every task builds alike."""
+    """How to build a sketch. Make one with ``of``, which checks it.
+
+    Parameters
+    ----------
+    kind
+        The name of the kind, such as "topk".
+    options
+        What its constructor takes, as sorted pairs of name and value.
+    """
 
     kind: str
     options: tuple[tuple[str, Any], ...]
 
     @classmethod
     def of(cls, kind: str, **options: Any) -> "SketchRecipe":
-        """Check kind and options by building one; what is wrong is told before Spark starts anything.
+        """Check kind and options by building a sketch, so that mistakes are reported before Spark starts anything.
+
+        Parameters
+        ----------
+        kind
+            The name of the kind, such as "topk".
+        options
+            What its constructor takes; None stands for the constructor's default.
 
         >>> SketchRecipe.of("ecm", window="1h", eps=0.01, delta=0.01).empty()
         EcmSketch(Window('1h', tick='1s'), eps=0.01, delta=0.01, counter='wave', width=275, depth=5, merges=0, nbytes=27_520)
         """
-        if kind not in get_args(Kind):
-            raise ParameterError(f"kind={kind!r}: give one of {', '.join(get_args(Kind))}")
+        kind_named(kind)
         if options.get("salt") is not None:
             raise ParameterError(
-                f"salt={options['salt']!r}: every task would draw the same samples, which cannot be merged; leave salt out"
+                f"salt={options['salt']!r}: every task would draw the same samples, which cannot be merged",
+                remedy="leave salt out",
             )
         recipe = cls(kind, tuple(sorted((name, value) for name, value in options.items() if value is not None)))
         if isinstance(recipe.empty().window, Window) and isinstance(dict(recipe.options)["window"], arrivals):
             raise ParameterError(
-                "a window of arrivals needs one order of all rows, which Spark's partitions do not have; give a window of time"
+                "a window of arrivals needs one order of all rows, which Spark's partitions do not have",
+                remedy="give a window of time",
             )
         return recipe
 
     def empty(self) -> Any:
-        """A new sketch."""
-        options = dict(self.options)
-        made = _CLASSES[self.kind]
-        if self.kind == "wcm":
-            variant = options.pop("variant", "splitter")
-            if variant not in _WCM:
-                raise ParameterError(f"variant={variant!r}: give one of {', '.join(_WCM)}")
-            made = _WCM[variant]
+        """Return a new sketch."""
+        kind, options = KINDS[self.kind], dict(self.options)
+        sketch_class = kind.sketch_class
+        if kind.variants and (variant := options.pop("variant", None)) is not None:
+            if variant not in kind.variants:
+                raise ParameterError(f"variant={variant!r}", remedy=f"give one of {', '.join(kind.variants)}")
+            sketch_class = kind.variants[variant]
         try:
-            return made(**options)
-        except TypeError as error:  # Python names the function; users know it by its kind
-            raise ParameterError(f"kind={self.kind!r}: {str(error).removeprefix(f'{made.__name__}.__init__() ')}") from error
+            return sketch_class(**options)
+        except TypeError as error:  # Python names the constructor; users know it by its kind
+            reason = str(error).removeprefix(f"{sketch_class.__name__}.__init__() ")
+            raise ParameterError(f"kind={self.kind!r}: {reason}") from error
 
     @property
     def key_encoding(self) -> KeyEncoding:
-        """How its keys come from the JVM."""
-        return _KEY_ENCODINGS.get(self.kind, "hash")
+        """How its keys are sent from the JVM: as hashes, as they are, as integers or as numbers."""
+        return KINDS[self.kind].key_encoding

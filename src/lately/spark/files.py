@@ -17,7 +17,7 @@ from pyspark.sql import types as T
 from lately.core.errors import InputError, ParameterError
 from lately.core.keys import hash_keys
 from lately.core.paths import filesystem_of
-from lately.pipeline.sketch_recipe import Kind, SketchRecipe
+from lately.pipeline.sketch_recipe import KindName, SketchRecipe
 from lately.spark.frames import FAN, Names, counts_of, key_of, merge_partials, names, partial_rows, time_of
 from lately.spark.partials import Partials
 
@@ -34,7 +34,7 @@ def sketch_files(
     time: str,
     by: Names = None,
     count: str | None = None,
-    kind: Kind = "ecm",
+    kind: KindName = "ecm",
     tasks: int | None = None,
     fan: int = FAN,
     filesystem: Any = None,

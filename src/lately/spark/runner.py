@@ -35,13 +35,6 @@ class _StoppedError(Exception):
     """Ends a stream after a batch that is done; Spark has not noted that batch yet, and asks for it again next time."""
 
 
-def on_master(config: Config, master: str | None) -> Config:
-    """The same pipeline elsewhere."""
-    if master is None:
-        return config
-    return config.model_copy(update={"run": config.run.model_copy(update={"master": master})})
-
-
 def check(config: Config, log: Path) -> None:
     """Let Spark analyse a pipeline without running it; a LatelyError has a line for each mistake.
 
@@ -52,7 +45,7 @@ def check(config: Config, log: Path) -> None:
     log
         Where Java writes what it would write to the terminal.
     """
-    spark = start(on_master(config, "local[1]"), log)
+    spark = start(config.with_master("local[1]"), log)
     analyse(config, spark)
 
 

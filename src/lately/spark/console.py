@@ -14,7 +14,6 @@ from rich.text import Text
 from lately.core.times import iso_time
 from lately.core.words import alert_state, answer_texts, size, with_state
 from lately.spark.pipeline import Done
-from lately.store.upkeep import VERSIONS
 from lately.text_tables import plain, table_of, title
 
 #: Batches and alerts that are remembered; a stream may run for years.
@@ -199,83 +198,6 @@ def _item(row: dict[str, Any]) -> str:
 
 def _cells(row: dict[str, Any]) -> tuple[str, str, str]:
     return answer_texts(*(row[name] for name in ("value", "low", "high", "confidence")))
-
-
-# -- what --check found ------------------------------------------------------------------------------------------------
-
-
-def check_tables(said: dict[str, Any]) -> list[RenderableType]:
-    """What ``explain`` found, as tables."""
-    source, window, goes = said["source"], said["window"], said["goes"]
-    facts = table_of(("name", "value"), header=False)
-    where = source["path"] or ", ".join(f"{name}={value}" for name, value in source["options"].items())
-    state = f"state in {goes['state']}; {goes['says']}" if goes["state"] else goes["says"]
-    for name, text in (
-        ("source", f"{source['format']} {where}, {source['mode']}: {source['says']}"),
-        ("window", f"{window['length']}, in steps of {window['tick']}"),
-        ("lateness", window["says"]),
-        ("answers", f"{goes['answers']}: {', '.join(goes['tables'])}; sketches are {goes['sketches']}"),
-        (
-            "kept",
-            f"for ever; of sketches the last {VERSIONS} versions"
-            if goes["keep"] is None
-            else f"for {goes['keep']} of the stream's time",
-        ),
-        ("state", state),
-        ("Spark", goes["master"] or "where it is set up to run, else this machine"),
-    ):
-        facts.add_row(name, plain(text))
-    crossing = table_of(("column", "size", "from"))
-    for one in said["crossing"]:
-        crossing.add_row(one["column"], one["type"], plain(one["from"]))
-    parts: list[RenderableType] = [title(f"{said['name']}: nothing is wrong with it"), facts]
-    parts += [title("what every row takes to Python"), crossing, title("what every site keeps"), _kept(said)]
-    parts.append(Text(f"Sizes were {said['measured']}."))
-    if said["queries"]:
-        parts += [title("what is asked"), _promised(said["queries"])]
-    if said["monitors"]:
-        parts += [title("what is watched"), _watched(said["monitors"])]
-    merged = dict.fromkeys(
-        f"{one['class']} {one['options']['eps']:g} to {one['error_once_merged']:.3g}"
-        for one in said["kept"]
-        if one["error_once_merged"]
-    )
-    if merged:
-        parts.append(
-            Text(
-                "Answers over all sites have no error for merging: sites send what they counted in the range. Merging stored "
-                "sketches of sites yourself, in one step, widens eps: " + ", ".join(merged) + "."
-            )
-        )
-    return parts
-
-
-def _kept(said: dict[str, Any]) -> Table:
-    table = table_of(("sketch", "rows", "asked by"), ("empty", f"{said['arrivals']:,} arrivals", "stored"))
-    for one in said["kept"]:
-        options = ", ".join(f"{name}={value}" for name, value in one["options"].items())
-        table.add_row(
-            plain(f"{one['class']}({options})" if options else one["class"]), plain(one["where"] or "all"),
-            plain(", ".join(one["queries"])), *(size(one[name]) for name in ("empty_bytes", "bytes", "stored_bytes")),
-        )  # fmt: skip
-    table.add_section()
-    table.add_row("a site", "", "", *(size(said["site"][name]) for name in ("empty_bytes", "bytes", "stored_bytes")))
-    return table
-
-
-def _promised(queries: list[dict[str, Any]]) -> Table:
-    table = table_of(("query", "asks", "last", "sites", "answers are"))
-    for one in queries:
-        sites = "each" if one["by"] == "site" else "all"
-        table.add_row(*(plain(text) for text in (one["name"], one["asks"], one["last"], sites, one["error"])))
-    return table
-
-
-def _watched(monitors: list[dict[str, Any]]) -> Table:
-    table = table_of(("monitor", "watches", "last", "scheme", "tolerance"))
-    for one in monitors:
-        table.add_row(*(plain(one[name]) for name in ("name", "watches", "last", "scheme", "says")))
-    return table
 
 
 # -- words -------------------------------------------------------------------------------------------------------------
