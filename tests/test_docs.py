@@ -52,7 +52,7 @@ def test_the_guide_runs():
 
 def test_every_public_name_is_in_the_docs():
     text = "\n".join(path.read_text() for path in PAGES)
-    names = [*lt.__all__, *(f"lt.agg.{name}" for name in lt.agg.__all__)]
+    names = [*lt.__all__, *(f"lt.{space}.{name}" for space in ("agg", "counters") for name in getattr(lt, space).__all__)]
     missing = [name for name in names if not re.search(rf"\b{re.escape(name)}\b", text)]
     assert missing == []
 

@@ -9,7 +9,7 @@ import lately as lt
 from lately import monitor
 
 #: Modules that group public functions.
-NAMESPACES = {"agg": lt.agg, "monitor": monitor}
+NAMESPACES = {"agg": lt.agg, "counters": lt.counters, "monitor": monitor}
 
 #: Everything that the documentation speaks of.
 PUBLIC = {name: getattr(lt, name) for name in lt.__all__ if name not in NAMESPACES} | {

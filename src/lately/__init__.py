@@ -10,6 +10,7 @@
 import importlib
 from typing import Any as _Any
 
+from lately import counters
 from lately.core.answers import Answers
 from lately.core.codec import from_bytes
 from lately.core.durations import arrivals
@@ -26,10 +27,6 @@ from lately.core.errors import (
 from lately.core.estimate import Estimate, Estimates
 from lately.core.keys import hash_keys
 from lately.core.plan import Plan, plan
-from lately.counters.exact import Exact
-from lately.counters.exphist import ExponentialHistogram
-from lately.counters.randwave import RandomizedWave
-from lately.counters.wave import Wave
 from lately.exact import agg
 from lately.exact.aggregates import Aggregate
 from lately.exact.answer import Answer, WindowAnswers
@@ -60,8 +57,6 @@ __all__ = [
     "EcmSketch",
     "Estimate",
     "Estimates",
-    "Exact",
-    "ExponentialHistogram",
     "FastAmsSketch",
     "FormatError",
     "InputError",
@@ -75,18 +70,17 @@ __all__ = [
     "ProportionalCountMin",
     "Quantiles",
     "QueryError",
-    "RandomizedWave",
     "RangeError",
     "SimpleCountMin",
     "SplitterCountMin",
     "TopK",
-    "Wave",
     "WindowAnswers",
     "WindowCounter",
     "WindowedAmsSketch",
     "Windows",
     "agg",
     "arrivals",
+    "counters",
     "from_bytes",
     "hash_keys",
     "merge",
