@@ -77,7 +77,7 @@ def _measured(folder: Path, sites: int, options: Options, spark: Any) -> tuple[A
     paths = [_write(folder / "in", number, sites, rows) for number in range(batches)]
     pipeline = _pipeline(folder)
     ends: list[float] = []
-    taken = spent(spark, lambda: pipeline.run(spark, told=lambda done: ends.append(perf_counter())))
+    taken = spent(spark, lambda: pipeline.run(spark, on_batch=lambda report: ends.append(perf_counter())))
     seconds = statistics.median(end - begin for begin, end in pairwise(ends))
     version = pipeline.versions.read(batches - 1)
     json = (Path(pipeline.versions.path) / f"{batches - 1:012d}.json").stat().st_size

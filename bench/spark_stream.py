@@ -53,7 +53,7 @@ def streaming(report: Report, options: Options, folder: Path, spark: Any) -> Non
     ]
     report.notes.append(
         "Streaming: Parquet files, one a batch, available-now; a batch takes from the end of the one before to its own, with "
-        "all that Spark does in between; in the pipeline: Done.seconds. M events/s: of all batches but the first. "
+        "all that Spark does in between; in the pipeline: BatchReport.seconds. M events/s: of all batches but the first. "
         "A version on disk: its JSON and all parts that it needs. All versions: three are kept."
     )
 
@@ -120,7 +120,7 @@ class _Stream:
     def _measure(self) -> list[tuple[float, float]]:
         """Seconds of all batches but the first, which warms up and has no beginning."""
         ends: list[tuple[float, float]] = []
-        self._pipeline().run(self._spark, told=lambda done: ends.append((perf_counter(), done.seconds)))
+        self._pipeline().run(self._spark, on_batch=lambda report: ends.append((perf_counter(), report.seconds)))
         return [(end - begin, inside) for (begin, _), (end, inside) in pairwise(ends)]
 
     def state(self) -> tuple[int, float, float, float, float]:

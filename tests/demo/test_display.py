@@ -13,7 +13,7 @@ from lately.demo import demo_run
 from lately.demo.demo_run import Demo
 from lately.demo.display import LiveDisplay
 from lately.demo.pipeline_file import FLOOD
-from lately.spark.pipeline import Done
+from lately.pipeline.batch_report import BatchReport
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def test_a_batch_is_shown_with_what_is_hot_and_what_is_told(running):
         for item, value in (("/login", 1500.0), ("/cart", 300.0))
     ]
     alert = {"monitor": FLOOD, "item": None, "raised": True, "value": 16_000.4, "time": now, "batch": 3}
-    done = Done(3, now, 20_000, 20_000, 0, 0, 8, 0.5, 4096, hot, [alert])
+    done = BatchReport(3, now, 20_000, 20_000, 0, 0, 8, 0.5, 4096, hot, [alert])
     running.watched.take(done)
     running.record.add_batch(done, running.second, running.clock)
     text = shown(running)
@@ -64,5 +64,5 @@ def test_a_batch_is_shown_with_what_is_hot_and_what_is_told(running):
 def test_when_the_time_is_over_it_waits_for_the_last_rows(running):
     running.start -= 60
     now = datetime.fromtimestamp(running.start + 57, UTC)
-    running.watched.take(Done(20, now, 10, 10, 0, 0, 8, 0.5, 4096, [], []))
+    running.watched.take(BatchReport(20, now, 10, 10, 0, 0, 8, 0.5, 4096, [], []))
     assert "finished; the last rows are being processed" in shown(running)

@@ -9,7 +9,7 @@ from lately.demo.pipeline_file import FLOOD, FLOOD_SECONDS, pipeline_file
 from lately.demo.record import Record
 from lately.demo.scenario import Scenario
 from lately.demo.traffic import rows_of_second
-from lately.spark.pipeline import Done
+from lately.pipeline.batch_report import BatchReport
 from lately.store import Store
 
 SCENARIO = Scenario.of(60)
@@ -17,7 +17,7 @@ SCENARIO = Scenario.of(60)
 
 def batch(number, answers=(), alerts=()):
     now = datetime.fromtimestamp(1_780_000_000 + number, UTC)
-    return Done(number, now, 10, 10, 0, 0, 8, 1.0, 1000, list(answers), list(alerts))
+    return BatchReport(number, now, 10, 10, 0, 0, 8, 1.0, 1000, list(answers), list(alerts))
 
 
 def alert(raised=True, monitor=FLOOD):

@@ -25,8 +25,8 @@ from typer.testing import CliRunner
 
 from lately import cli, text_tables
 from lately.cli import shown
+from lately.pipeline.batch_report import BatchReport
 from lately.spark.console import Watched, alert_lines
-from lately.spark.pipeline import Done
 from lately.store import Store, tables
 
 pytestmark = pytest.mark.usefixtures("wide_and_plain")
@@ -510,7 +510,7 @@ def done(batch=0, **changes):
     }
     given = {"batch": batch, "time": datetime(2026, 1, 1, tzinfo=UTC), "rows": 10, "counted": 8, "late": 1, "rejected": 1}
     given |= {"sites": 2, "seconds": 0.5, "state_bytes": 2048, "answers": [answer], "alerts": []}
-    return Done(**given | changes)
+    return BatchReport(**given | changes)
 
 
 def test_what_is_shown_of_a_run_so_far():

@@ -74,7 +74,7 @@ import sys
 import lately as lt
 
 pipeline = lt.Pipeline.from_file(sys.argv[1])
-print("batches:", pipeline.run(told=lambda done: print(done.batch, done.rows, done.state_bytes)))
+print("batches:", pipeline.run(on_batch=lambda report: print(report.batch, report.rows, report.state_bytes)))
 
 from lately.spark import session, sketch_files
 spark = session()

@@ -20,9 +20,10 @@ from lately.demo.pipeline_file import pipeline_file
 from lately.demo.record import Record
 from lately.demo.scenario import Scenario
 from lately.demo.warm_up import warm_up
+from lately.pipeline.batch_report import BatchReport
 from lately.spark import runner
 from lately.spark.console import Watched
-from lately.spark.pipeline import Done, Pipeline
+from lately.spark.pipeline import Pipeline
 
 
 class _FinishedError(Exception):
@@ -77,7 +78,7 @@ class Demo:
         self._spark = runner.start(self.pipeline.config, self._log)
         warm_up(self._spark, self.folder / "warm")
 
-    def run(self, ready: Callable[[str], None], on_batch: Callable[[Done], None]) -> int | None:
+    def run(self, ready: Callable[[str], None], on_batch: Callable[[BatchReport], None]) -> int | None:
         """Run to the end; returns None, or the number of the signal that stopped it.
 
         Parameters
@@ -91,7 +92,7 @@ class Demo:
         self._writer = writer = _start_writer(self.folder / "events", self.start, self.seed, self.seconds)
         threading.Thread(target=self._stop_after, args=(writer,), daemon=True).start()
 
-        def handle(done: Done) -> None:
+        def handle(done: BatchReport) -> None:
             self.watched.take(done)
             self.record.add_batch(done, self.second, self.clock)
             if not self.dashboard.started:

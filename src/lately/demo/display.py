@@ -12,7 +12,7 @@ from rich.text import Text
 from lately.core.words import alert_state, estimate_texts, number, size
 from lately.demo.demo_run import Demo
 from lately.demo.pipeline_file import FLOOD
-from lately.spark.pipeline import Done
+from lately.pipeline.batch_report import BatchReport
 
 _BAR_WIDTH = 28
 _MAX_ALERTS = 4
@@ -84,7 +84,7 @@ def _alert_line(row: dict[str, Any], start: int) -> Text:
     return Text(f"{time}  {row['monitor']} {state}{value}", style="bold red" if is_firing else "green")
 
 
-def rows_per_second(done: Done) -> float:
+def rows_per_second(done: BatchReport) -> float:
     """The throughput of a batch."""
     return done.rows / done.seconds if done.seconds else 0.0
 
@@ -99,7 +99,7 @@ def progress_line(demo: Demo) -> str:
     return f"{demo.watched.line(datetime.now(UTC))}; {demo.scenario.phase(demo.second)}"
 
 
-def alert_lines(done: Done) -> list[str]:
+def alert_lines(done: BatchReport) -> list[str]:
     """A line for each alert of a batch that fired or was resolved."""
     texts = {True: "is above its threshold", False: "is below its threshold again"}
     return [f"demo: {alert_state(row['raised'])}: {row['monitor']} {texts[row['raised']]}" for row in done.alerts]

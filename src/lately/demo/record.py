@@ -8,7 +8,7 @@ from lately.core.words import with_state
 from lately.demo.pipeline_file import FLOOD, FLOOD_SECONDS
 from lately.demo.scenario import Scenario
 from lately.demo.truth import Truth, allowed_misses, checked
-from lately.spark.pipeline import Done
+from lately.pipeline.batch_report import BatchReport
 from lately.store import Store
 
 #: The newest batches, whose answers are checked at the end; a demo may run for days.
@@ -39,7 +39,7 @@ class Record:
         self.second = -1
         self._totals = {"batches": 0, "rows": 0, "late": 0, "rejected": 0}
 
-    def add_batch(self, done: Done, second: int, clock: float) -> None:
+    def add_batch(self, done: BatchReport, second: int, clock: float) -> None:
         """Record a batch.
 
         Parameters

@@ -13,11 +13,12 @@ try:
 except ImportError as error:
     raise ImportError(f"lately.spark needs Spark ({error}); run pip install 'lately[spark]'") from error
 
+from lately.pipeline.batch_report import BatchReport
 from lately.spark import functions
 from lately.spark.files import sketch_files
 from lately.spark.frames import merge, sketch
 from lately.spark.functions import register
-from lately.spark.pipeline import Done, Pipeline
+from lately.spark.pipeline import Pipeline
 from lately.spark.session import session
 
-__all__ = ["Done", "Pipeline", "functions", "merge", "register", "session", "sketch", "sketch_files"]
+__all__ = ["BatchReport", "Pipeline", "functions", "merge", "register", "session", "sketch", "sketch_files"]

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from lately.core.times import iso_time
 from lately.core.words import alert_state, answer_texts, size, with_state
-from lately.spark.pipeline import Done
+from lately.pipeline.batch_report import BatchReport
 from lately.text_tables import plain, table_of, title
 
 #: Batches and alerts that are remembered; a stream may run for years.
@@ -34,9 +34,9 @@ class Watched:
         self.alerts: deque[dict[str, Any]] = deque(maxlen=_REMEMBERED)
         #: How many rows were rejected for which reason; the most frequent ones.
         self.reasons: Counter[str] = Counter()
-        self.last: Done | None = None
+        self.last: BatchReport | None = None
 
-    def take(self, done: Done) -> None:
+    def take(self, done: BatchReport) -> None:
         """Another batch is done."""
         self.last = done
         for name in ("rows", "counted", "late", "rejected", "seconds"):
@@ -147,7 +147,7 @@ class Watched:
         return told
 
 
-def alert_lines(done: Done) -> list[str]:
+def alert_lines(done: BatchReport) -> list[str]:
     """A line for each alert that began to fire or was resolved with a batch; many are cut short, as the store has them all.
 
     Parameters
@@ -171,7 +171,7 @@ def _printable(text: str) -> str:
     return plain(text).plain
 
 
-def _answers(done: Done) -> list[RenderableType]:
+def _answers(done: BatchReport) -> list[RenderableType]:
     table = table_of(("query", "site", "item"), ("value", "low … high", "sure"))
     told: dict[str, int] = {}
     for row in done.answers:

@@ -13,7 +13,6 @@ import json
 import time as clock
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -28,6 +27,7 @@ from lately.config import of as config_of
 from lately.core.errors import InputError, LeaseError, ParameterError
 from lately.core.paths import filesystem_of, rooted
 from lately.core.times import instant_of
+from lately.pipeline.batch_report import BatchReport
 from lately.pipeline.fence import Fence
 from lately.pipeline.plan import PipelinePlan, SketchSpec
 from lately.pipeline.site_assignment import SiteAssignment
@@ -47,29 +47,11 @@ from lately.store import Store
 from lately.store.lease import Lease, Renewal, lease_folder
 from lately.store.upkeep import is_due, tidy
 
-Told = Callable[["Done"], None]
+#: Called after every batch.
+OnBatch = Callable[[BatchReport], None]
 
 #: Sketches of sites are stored in files of about this size, or a file for each site that has more.
 _FILE_BYTES = 32 * 2**20
-
-
-@dataclass(frozen=True)
-class Done:
-    """What a batch has done."""
-
-    batch: int
-    time: Any
-    rows: int
-    counted: int
-    late: int
-    rejected: int
-    sites: int
-    seconds: float
-    state_bytes: int
-    answers: list[dict[str, Any]]
-    alerts: list[dict[str, Any]]
-    #: How many rows were rejected for which reason; rare ones may be put together.
-    reasons: dict[str, int] = field(default_factory=dict)
 
 
 class Pipeline:
@@ -97,7 +79,7 @@ class Pipeline:
         self.versions = StateVersions(f"{self._home}/state" if config.source.mode != "batch" else self._home)
         #: What has changed against the run that left the state.
         self.notes: list[str] = []
-        self._told: Told | None = None
+        self._on_batch: OnBatch | None = None
         self._failure: BaseException | None = None
         self._query: Any = None
         self._lease: Lease | None = None
@@ -116,12 +98,12 @@ class Pipeline:
     # -- running -------------------------------------------------------------------------------------------------------
 
     @explained
-    def run(self, spark: SparkSession | None = None, told: Told | None = None) -> int:
+    def run(self, spark: SparkSession | None = None, on_batch: OnBatch | None = None) -> int:
         """Run until the source is exhausted, or for ever if it is continuous; returns how many batches it ran.
 
-        ``told`` hears of each batch. A run that was interrupted goes on where it stopped.
+        ``on_batch`` is called after each batch. A run that was interrupted goes on where it stopped.
         """
-        self._told, self._failure, self._count, self._query = told, None, 0, None
+        self._on_batch, self._failure, self._count, self._query = on_batch, None, 0, None
         self.notes = []
         self._fence = None
         with self._leased():
@@ -326,10 +308,10 @@ class Pipeline:
         self._fence_off(number, published=True)
         self.versions.tidy()
         self._count += 1
-        if self._told is not None:
+        if self._on_batch is not None:
             told = {name: run[name] for name in ("batch", "time", *counts, "sites", "state_bytes")}
             told |= {"answers": answers, "alerts": alerts, "reasons": all_reasons(grown)}
-            self._told(Done(**told, seconds=clock.perf_counter() - began))
+            self._on_batch(BatchReport(**told, seconds=clock.perf_counter() - began))
         self._upkeep(before.now, after)
 
     def _site_rows(self, version: StateVersion) -> list[dict[str, Any]]:

@@ -22,10 +22,11 @@ from pyspark import SparkContext
 
 from lately.config import Config
 from lately.core.errors import LatelyError
+from lately.pipeline.batch_report import BatchReport
 from lately.spark.analysis import analyse
 from lately.spark.failures import details, reason
-from lately.spark.pipeline import Done, Pipeline, Told
-from lately.spark.session import session
+from lately.spark.pipeline import OnBatch, Pipeline
+from lately.spark.session import JavaStartError, java_start_error, session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -55,7 +56,7 @@ def start(config: Config, log: Path) -> "SparkSession":
     with _stderr_into(log):
         try:
             return _interruptible(lambda: session(run.master, app=config.name, **run.spark))
-        except LatelyError as error:
+        except JavaStartError as error:
             text = log.read_text(errors="replace")
             if absent := dict.fromkeys(re.findall(r"unresolved dependency: ([^\s:#]+)#([^;]+);([^:\s]+)", text)):
                 jars = ", ".join(":".join(one) for one in absent)
@@ -66,10 +67,10 @@ def start(config: Config, log: Path) -> "SparkSession":
             lines = [line.strip() for line in text.splitlines()]
             said = [line for line in lines if re.search("rror|Invalid|Exception", line) and not line.startswith("at ")]
             told = f"it said: {said[0].rstrip('.')}" if said else "it said nothing"
-            raise LatelyError(str(error).replace("what it said is above", told)) from None
+            raise java_start_error(told) from None
 
 
-def run(pipeline: Pipeline, spark: "SparkSession", told: Told, stop: "Stop | None" = None) -> int | None:
+def run(pipeline: Pipeline, spark: "SparkSession", told: OnBatch, stop: "Stop | None" = None) -> int | None:
     """Run to the end, or until a signal stops it; returns that signal.
 
     Parameters
@@ -87,7 +88,7 @@ def run(pipeline: Pipeline, spark: "SparkSession", told: Told, stop: "Stop | Non
         with Stop() as own:
             return run(pipeline, spark, told, own)
 
-    def heard(done: Done) -> None:
+    def heard(done: BatchReport) -> None:
         told(done)
         if stop.signal is not None:
             raise _StoppedError

@@ -75,16 +75,31 @@ def session(master: str | None = None, app: str = "lately", **config: Any) -> Sp
     except PySparkException as error:
         if error.getCondition() != "JAVA_GATEWAY_EXITED":
             raise
-        raise LatelyError(
-            f"the Java in {os.environ['JAVA_HOME']} did not start Spark; its own message is printed above",
-            remedy="set spark.driver.memory to less than this machine has, or JAVA_HOME to another Java 17 or later",
-        ) from None
+        raise java_start_error("its own message is printed above") from None
     started.sparkContext.setLogLevel("ERROR")
     # These would log every error of a query as 100 lines of JSON; the exception reports it already.
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         PySparkLogger.getLogger(name).setLevel("CRITICAL")
     atexit.register(started.stop)  # otherwise idle workers print that the JVM has gone
     return started
+
+
+class JavaStartError(LatelyError):
+    """Java ended before Spark had started."""
+
+
+def java_start_error(output: str) -> JavaStartError:
+    """Return the error for a Java that did not start Spark.
+
+    Parameters
+    ----------
+    output
+        What it printed, or where that can be read.
+    """
+    return JavaStartError(
+        f"the Java in {os.environ['JAVA_HOME']} did not start Spark; {output}",
+        remedy="set spark.driver.memory to less than this machine has, or JAVA_HOME to another Java 17 or later",
+    )
 
 
 def settings(master: str, app: str, **config: Any) -> dict[str, str]:
