@@ -156,7 +156,7 @@ def test_ranges_and_brushing(page):
     assert page.run("document.querySelectorAll('#ranges button').length") == 4
 
 
-def test_quantiles_bytes_and_work(page):
+def test_quantiles_bytes_and_processing(page):
     assert (
         page.wait(f"(s => s.length === 9 && s[2].data.length === 40 && s[2].name)({OPTION.format('quantiles-chart')}.series)")
         == "p99"
@@ -167,7 +167,7 @@ def test_quantiles_bytes_and_work(page):
     )
     assert answers == 3000 * 40
     assert everything > answers
-    assert "times less" in text(page, "#bytes-said")
+    assert "of the raw size" in text(page, "#bytes-summary")
     for name in ("rate", "memory", "seconds"):
         assert len(page.run(OPTION.format(f"{name}-chart"))["series"][0]["data"]) >= 39
         assert text(page, f"#{name}-now") not in ("", "–")
@@ -191,8 +191,8 @@ def test_sites(page):
 def test_the_ask_box_answers_within_bounds(page, traffic):
     page.fill("#ask-key", "/cart")
     page.click("#ask button")
-    said = page.wait("document.querySelector('#answer .said')?.innerText")
-    assert "/cart came about" in said
+    said = page.wait("document.querySelector('#answer .sentence')?.innerText")
+    assert "/cart occurred about" in said
     assert "in the last 10 minutes at all sites" in said
     assert "with a probability of at least 99 %" in said
     low, high = (float(part.replace(",", "")) for part in said.split("between ")[1].split(" with")[0].split(" and "))
@@ -204,7 +204,7 @@ def test_other_questions(page):
     page.fill("#ask-site", "lima")
     page.click("#ask button")
     page.wait("document.querySelectorAll('#answer tbody tr').length === 10")
-    assert "at lima" in text(page, "#answer .said")
+    assert "at lima" in text(page, "#answer .sentence")
     page.choose("#ask-what", "quantiles")
     page.choose("#ask-when", "window")
     page.click("#ask button")
@@ -224,9 +224,9 @@ def test_a_new_batch_and_its_alert_come_by_themselves(page, traffic):
     traffic.step(alerts=[("/tickets/cup-final", True)])
     toast = page.wait("toasts[0]")
     assert "flood · /tickets/cup-final" in toast
-    assert "Firing: past the line of 2 K" in toast
+    assert "Firing: crossed the threshold of 2 K" in toast
     assert "/tickets/cup-final" in text(page, "#alerts li.firing")
-    page.wait("document.querySelector('#alerts-hint').innerText === '1 firing now'")
+    page.wait("document.querySelector('#alerts-hint').innerText === '1 firing'")
     page.wait("document.querySelector('#fact-alerts').innerText === '1' && document.title.startsWith('(1)')")
     page.wait(f"document.querySelector('#fact-batch').innerText.startsWith('batch {traffic.batch - 1},')")
     page.wait(f"(s => s[2].data.length > 40)({OPTION.format('trend-chart')}.series)")
@@ -234,7 +234,7 @@ def test_a_new_batch_and_its_alert_come_by_themselves(page, traffic):
     page.shot(SHOTS / "alert.png", whole=False)
     traffic.step(alerts=[("/tickets/cup-final", False)])
     page.wait("document.querySelector('#fact-alerts').innerText === 'none' && !document.title.startsWith('(')")
-    assert "Resolved: back from the line" in text(page, "#alerts li.resolved")
+    assert "Resolved: back within the threshold" in text(page, "#alerts li.resolved")
 
 
 def test_dark_and_light(page):
@@ -311,7 +311,7 @@ def test_the_token_is_asked_for(browser, traffic):
         browser.wait("document.querySelector('#token').open")
         browser.fill("#token-value", "wrong-sesame")
         browser.click("#token button")
-        browser.wait("document.querySelector('#token-wrong').innerText === 'That was not the right one.'")
+        browser.wait("document.querySelector('#token-wrong').innerText === 'This token is not valid.'")
         browser.fill("#token-value", "open-sesame")
         browser.click("#token button")
         browser.wait(DRAWN)
@@ -346,7 +346,7 @@ def test_integer_times_and_no_top_query(fresh, tmp_path):
         fresh.choose("#ask-what", "range")
         fresh.choose("#ask-when", "window")
         fresh.click("#ask button")
-        assert "About 5 rows had a key from 0 to 1023" in fresh.wait("document.querySelector('#answer .said')?.innerText")
+        assert "About 5 rows had a key from 0 to 1023" in fresh.wait("document.querySelector('#answer .sentence')?.innerText")
         fresh.open("about:blank")
 
 
@@ -384,7 +384,7 @@ def test_many_sites(fresh, tmp_path, sites):
         fresh.fill("#ask-key", "/")
         fresh.choose("#ask-when", "window")
         fresh.click("#ask button")
-        said = fresh.wait("document.querySelector('#answer .said')?.innerText")
+        said = fresh.wait("document.querySelector('#answer .sentence')?.innerText")
         low, high = (float(part.replace(",", "")) for part in said.split("between ")[1].split(" with")[0].split(" and "))
         assert low <= sites <= high
         fresh.fill("#ask-site", "nowhere")
@@ -397,14 +397,14 @@ def test_many_sites(fresh, tmp_path, sites):
         fresh.open("about:blank")
 
 
-def test_bounds_that_look_alike_are_told_in_full(page):
+def test_bounds_that_look_alike_are_shown_in_full(page):
     said = page.run("""import('/static/js/format.js').then(({ between, full }) => [
         between({ low: 5481, high: 5483 }), between({ low: 5000, high: 6000 }), between({ low: 5481, high: 5481 }),
         between({ low: 1234567.01, high: 1234567.02 }), between({ low: 5481, high: 5483 }, full)])""")
     assert said == ["5,481 – 5,483", "5 K – 6 K", "exact", "1234567.01 – 1234567.02", "5,481 – 5,483"]
-    sentence = page.run("""import('/static/js/words.js').then(({ sure }) =>
-        sure({ value: 1234567.015, low: 1234567.01, high: 1234567.02, confidence: 0.99 }))""")
-    assert sentence == "It is between 1234567.01 and 1234567.02 with a probability of at least 99 %."
+    sentence = page.run("""import('/static/js/sentences.js').then(({ boundsSentence }) =>
+        boundsSentence({ value: 1234567.015, low: 1234567.01, high: 1234567.02, confidence: 0.99 }))""")
+    assert sentence == "The true value is between 1234567.01 and 1234567.02 with a probability of at least 99 %."
 
 
 def test_an_answer_that_is_being_prepared_is_asked_for_again(browser, tmp_path):
@@ -420,12 +420,12 @@ def test_an_answer_that_is_being_prepared_is_asked_for_again(browser, tmp_path):
         browser.choose("#ask-when", "last")
         browser.fill("#ask [name=last]", "500s")
         browser.click("#ask button")
-        assert "/ came about" in browser.wait("document.querySelector('#answer .said')?.innerText")
+        assert "/ occurred about" in browser.wait("document.querySelector('#answer .sentence')?.innerText")
         assert any("503" in problem for problem in browser.problems())  # which the browser tells of by itself
         browser.open("about:blank")
 
 
-def test_a_service_that_hangs_is_told(browser, traffic):
+def test_a_service_that_hangs_is_reported(browser, traffic):
     with served(traffic.store.path) as address:
         browser.open(address)
         browser.wait(DRAWN)
@@ -437,7 +437,7 @@ def test_a_service_that_hangs_is_told(browser, traffic):
             browser.wait("document.querySelector('#answer .asof')?.innerText.startsWith('Adding up')")
             assert browser.run("limits.length && limits.every(limit => limit.milliseconds === 30_000)")
             browser.run("limits.forEach(limit => limit.pass())")
-            browser.wait("document.querySelector('#answer .wrong')?.innerText.includes('has not answered for 30 seconds')")
+            browser.wait("document.querySelector('#answer .wrong')?.innerText.includes('has not responded for 30 seconds')")
             assert not browser.run("document.querySelector('#ask button').disabled")
         finally:
             os.kill(RUNNING[address], signal.SIGCONT)

@@ -1,4 +1,4 @@
-// Asks the service. Every answer is JSON; every error has a code, a message and often a remedy.
+// Requests to the service. Every response is JSON; every error has a code, a message and usually a remedy.
 
 import { askToken, token } from "./token.js";
 
@@ -8,54 +8,54 @@ export class ApiError extends Error {
     Object.assign(this, { status, code, remedy });
   }
 
-  /** What happened, and what helps. */
-  get told() {
-    const ended = /[.!?]$/.test(this.message) ? this.message : `${this.message}.`;
-    if (!this.remedy || this.message.includes(this.remedy)) return ended;
-    return `${ended} ${this.remedy[0].toUpperCase()}${this.remedy.slice(1)}${/[.!?]$/.test(this.remedy) ? "" : "."}`;
+  /** The message and the remedy as sentences. */
+  get text() {
+    const message = /[.!?]$/.test(this.message) ? this.message : `${this.message}.`;
+    if (!this.remedy) return message;
+    return `${message} ${this.remedy[0].toUpperCase()}${this.remedy.slice(1)}${/[.!?]$/.test(this.remedy) ? "" : "."}`;
   }
 }
 
-/** The address of a part of the API; relative, so that the page also works below a path of a proxy. */
+/** The address of an API path; relative to the page, so that the page also works below a path of a proxy. */
 export function address(path, values = {}) {
   const url = new URL(`api/${path}`, document.baseURI);
   for (const [name, value] of Object.entries(values)) {
-    for (const one of [value].flat()) {
-      if (one !== null && one !== undefined && one !== "") url.searchParams.append(name, one);
+    for (const part of [value].flat()) {
+      if (part !== null && part !== undefined && part !== "") url.searchParams.append(name, part);
     }
   }
   return url;
 }
 
-// Milliseconds: the most that one request may take, until the next try, and for all tries of an answer that is being prepared.
-const SILENT = 30_000, PAUSE = 1000, PATIENCE = 120_000;
-const NOT_YET = ["too_slow", "busy"];
+// Milliseconds: the limit of one request, the pause before a retry, and the limit of all retries.
+const TIMEOUT = 30_000, RETRY_PAUSE = 1000, RETRY_LIMIT = 120_000;
+const RETRY_CODES = ["too_slow", "busy"];
 
-/** An answer. One that takes long, as it is the first over thousands of sites, is asked for until it is there. */
+/** The response to a GET. An answer that takes long, such as the first one over thousands of sites, is retried until it is ready. */
 export async function get(path, values) {
-  const began = performance.now();
+  const start = performance.now();
   for (;;) {
     try {
-      return await once(path, values);
+      return await request(path, values);
     } catch (error) {
-      if (!NOT_YET.includes(error.code) || performance.now() - began > PATIENCE) throw error;
+      if (!RETRY_CODES.includes(error.code) || performance.now() - start > RETRY_LIMIT) throw error;
     }
-    await new Promise((done) => setTimeout(done, PAUSE));
+    await new Promise((done) => setTimeout(done, RETRY_PAUSE));
   }
 }
 
-async function once(path, values) {
+async function request(path, values) {
   for (let wrong = false; ; wrong = true) {
     const used = token();
     let response;
     try {
       const headers = used ? { Authorization: `Bearer ${used}` } : {};
-      response = await fetch(address(path, values), { headers, signal: AbortSignal.timeout(SILENT) });
+      response = await fetch(address(path, values), { headers, signal: AbortSignal.timeout(TIMEOUT) });
     } catch (error) {
       if (error.name === "TimeoutError") {
-        throw new ApiError(0, { code: "silent", message: `the service has not answered for ${SILENT / 1000} seconds`, remedy: "ask again, or restart `lately serve`" });
+        throw new ApiError(0, { code: "timeout", message: `the service has not responded for ${TIMEOUT / 1000} seconds`, remedy: "try again, or restart `lately serve`" });
       }
-      throw new ApiError(0, { code: "unreachable", message: "the service does not answer", remedy: "is `lately serve` still running?" });
+      throw new ApiError(0, { code: "unreachable", message: "the service does not respond", remedy: "check that `lately serve` is running" });
     }
     if (response.status === 401) {
       await askToken(wrong || Boolean(used), used);
@@ -63,6 +63,6 @@ async function once(path, values) {
     }
     const body = await response.json().catch(() => null);
     if (response.ok && body) return body;
-    throw new ApiError(response.status, body?.error ?? { code: "broken", message: `the service answered ${response.status}` });
+    throw new ApiError(response.status, body?.error ?? { code: "invalid_response", message: `the service responded with status ${response.status}` });
   }
 }

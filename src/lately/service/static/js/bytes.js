@@ -1,43 +1,43 @@
-// What was sent so far, and what sending every row would have been, over the time that is shown.
+// The bytes sent in the shown range, compared with sending every row.
 
-import { colours, described } from "./chart.js";
-import { byId, el, empty } from "./dom.js";
-import { bytes, full, place } from "./format.js";
-import { saving, sentBytes, sum } from "./facts.js";
+import { colours, describe } from "./chart.js";
+import { byId, el, showEmpty } from "./dom.js";
+import { bytes, full, axisValue } from "./format.js";
+import { sentBytes, shareOfRaw, sum } from "./summary.js";
 import { within } from "./range.js";
 import { on, state } from "./state.js";
-import { axes, line, nearest, thinned, timeChart, timeTip } from "./timed.js";
+import { axes, downsampled, line, nearest, timeChart, timeTooltip } from "./time_charts.js";
 
-let rows = [];        // {time, answers, monitors, everything}, sums since the first
+let rows = [];        // {time, answers, monitors, everything}: running totals
 const chart = timeChart(byId("bytes-chart"), build);
 
 function update() {
   const runs = within(state.runs);
   const total = { answers: 0, monitors: 0, everything: 0 };
-  rows = thinned(runs.map((run) => {
+  rows = downsampled(runs.map((run) => {
     total.answers += run.shipped_bytes ?? 0;
     total.monitors += run.monitor_bytes ?? 0;
     total.everything += run.everything_bytes ?? 0;
     return { time: run.time, low: null, high: null, ...total };
   }));
   const sent = sentBytes(runs), everything = sum(runs, "everything_bytes");
-  empty("bytes-empty", runs.length ? "" : "Nothing was sent yet.", "bytes-chart", "bytes-said");
-  byId("bytes-said").replaceChildren(bytes(sent), " ", el("small", {}, everything ? `sent; every row would be ${bytes(everything)}: ${saving(sent, everything)}` : "sent"));
-  byId("bytes-said").title = `${full(sent)} bytes sent, ${full(everything)} bytes for every row`;
+  showEmpty("bytes-empty", runs.length ? "" : "Nothing has been sent yet.", "bytes-chart", "bytes-summary");
+  byId("bytes-summary").replaceChildren(bytes(sent), " ", el("small", {}, everything ? `sent: ${shareOfRaw(sent, everything)} (${bytes(everything)})` : "sent"));
+  byId("bytes-summary").title = `${full(sent)} bytes sent; sending every row would take ${full(everything)} bytes`;
   chart.draw();
 }
 
 function build() {
   const { accent, muted } = colours();
   const last = rows.at(-1);
-  const of = (name) => rows.map((row) => [place(row.time), row[name]]);
+  const of = (name) => rows.map((row) => [axisValue(row.time), row[name]]);
   const area = (opacity) => ({ stack: "sent", areaStyle: { color: accent, opacity }, symbol: "none", showSymbol: false });
   return {
-    aria: described(last
-      ? `Bytes sent: ${full(last.answers)} for answers, ${full(last.monitors)} for monitors; every row would be ${full(last.everything)}`
-      : "Nothing was sent yet"),
+    aria: describe(last
+      ? `Bytes sent: ${full(last.answers)} for answers, ${full(last.monitors)} for monitors; sending every row would take ${full(last.everything)}`
+      : "Nothing has been sent yet"),
     ...axes(bytes, { fromZero: true }),
-    tooltip: timeTip((at) => {
+    tooltip: timeTooltip((at) => {
       const row = nearest(rows, at);
       return row ? [["every row", bytes(row.everything)], ["for answers", bytes(row.answers)], ["for monitors", bytes(row.monitors)]] : [];
     }),

@@ -1,9 +1,9 @@
-// One chart of the page: made when it is first seen, drawn only while it can be seen, in the colours of the theme.
+// A chart: created when it first becomes visible, drawn only while it is visible, in the colours of the theme.
 
 let library = null;
 
-/** The charting library, from this host; a megabyte, so the page is painted before it is here. */
-function charting() {
+/** Load the charting library, from this host. It has a megabyte, so the page is painted before it has arrived. */
+function loadLibrary() {
   library ??= import("../vendor/echarts.min.js").then(() => globalThis.echarts);
   return library;
 }
@@ -20,11 +20,11 @@ export function colours() {
 
 const charts = new Map();     // by element
 
-const seen = new IntersectionObserver((entries) => {
-  for (const entry of entries) charts.get(entry.target)?.turn(entry.isIntersecting);
+const visibility = new IntersectionObserver((entries) => {
+  for (const entry of entries) charts.get(entry.target)?.setVisible(entry.isIntersecting);
 }, { rootMargin: "100px" });
 
-const sized = new ResizeObserver((entries) => {
+const sizes = new ResizeObserver((entries) => {
   for (const entry of entries) charts.get(entry.target)?.resize();
 });
 
@@ -34,33 +34,33 @@ document.addEventListener("themechange", () => {
 });
 
 export class Chart {
-  /** `build()` gives the option to draw, or null for nothing; `ready(chart, this)` is called once, to listen to the mouse.
-   *  A chart that is held, because the mouse is busy in it, is drawn when it is let go. */
+  /** `build()` returns the ECharts option to draw, or null for nothing. `ready(chart, this)` is called once, to add listeners.
+   *  While a mouse button is held down in a chart it is not drawn. */
   constructor(element, build, ready = () => {}) {
-    Object.assign(this, { element, build, ready, chart: null, visible: false, stale: true, held: false, armed: false, due: false });
+    Object.assign(this, { element, build, ready, chart: null, visible: false, stale: true, held: false, brushReady: false, scheduled: false });
     element.setAttribute("role", "img");
     charts.set(element, this);
-    seen.observe(element);
-    sized.observe(element);
+    visibility.observe(element);
+    sizes.observe(element);
   }
 
-  turn(visible) {
+  setVisible(visible) {
     this.visible = visible;
     if (visible && this.stale) this.draw();
   }
 
-  /** Draw before the next frame, once, however often it is asked for until then. */
+  /** Draw in the next animation frame, once for any number of calls until then. */
   draw() {
     this.stale = true;
-    if (this.due) return;
-    this.due = true;
-    requestAnimationFrame(() => { this.due = false; this.paint(); });
+    if (this.scheduled) return;
+    this.scheduled = true;
+    requestAnimationFrame(() => { this.scheduled = false; this.paint(); });
   }
 
   async paint() {
     if (!this.stale || !this.visible || this.held || this.element.hidden) return;
     if (!this.chart) {
-      const echarts = await charting();
+      const echarts = await loadLibrary();
       if (!this.chart) {
         this.chart = echarts.init(this.element, null, { renderer: "canvas" });
         this.ready(this.chart, this);
@@ -68,7 +68,7 @@ export class Chart {
     }
     const option = this.build();
     if (!option) return;
-    this.stale = this.armed = false;
+    this.stale = this.brushReady = false;
     this.chart.setOption({ ...base(), ...option }, { replaceMerge: ["series"], lazyUpdate: true });
     this.element.setAttribute("aria-label", option.aria?.label?.description ?? "");
   }
@@ -87,7 +87,7 @@ function base() {
   };
 }
 
-/** The look of a tooltip. Its text comes as an element: markup with styles would be refused by the page's policy. */
+/** The options of a tooltip. `formatter` returns an element, because the page's security policy forbids inline styles in markup. */
 export function tooltip(formatter, trigger = "axis") {
   const { card, text, line, muted } = colours();
   return {
@@ -103,5 +103,5 @@ export function tooltip(formatter, trigger = "axis") {
   };
 }
 
-/** A text that describes the chart to those who do not see it. */
-export const described = (text) => ({ enabled: false, label: { description: text } });
+/** A description of the chart for screen readers. */
+export const describe = (text) => ({ enabled: false, label: { description: text } });

@@ -1,55 +1,55 @@
-// Answers over time. A series is fetched once and then grows by the newest answers, so a batch costs no request of its own.
+// Answers over time. A series is fetched once and then extended with the newest answers, without a request for each batch.
 
 import { get } from "./api.js";
-import { on, state, tell } from "./state.js";
+import { on, state, emit } from "./state.js";
 
 const LIMIT = 2000;
-const KEPT = 16;        // series that are remembered
+const MAX_SERIES = 16;
 const series = new Map();
 
-const nameOf = (query, item, site) => JSON.stringify([query, item ?? null, site ?? null]);
+const keyOf = (query, item, site) => JSON.stringify([query, item ?? null, site ?? null]);
 
-/** Rows of one answer, oldest first: those known so far; "history" is told when more have come. */
+/** The rows of one answer that have been loaded, oldest first; the event "history" follows when more have arrived. */
 export function historyOf(query, item, site) {
-  const name = nameOf(query, item, site);
-  let found = series.get(name);
-  if (!found) {
-    found = { rows: [], loaded: false };
-    if (series.size >= KEPT) series.delete(series.keys().next().value);
-    load(found, query, item, site);
+  const key = keyOf(query, item, site);
+  let entry = series.get(key);
+  if (!entry) {
+    entry = { rows: [], loaded: false };
+    if (series.size >= MAX_SERIES) series.delete(series.keys().next().value);
+    load(entry, query, item, site);
   }
-  series.delete(name);
-  series.set(name, found);        // newest use last, so that the oldest is dropped first
-  return found.rows;
+  series.delete(key);
+  series.set(key, entry);        // the least recently used one is the first, and is dropped first
+  return entry.rows;
 }
 
-async function load(found, query, item, site) {
+async function load(entry, query, item, site) {
   try {
-    found.rows = (await get("history", { query, item, site, limit: LIMIT })).rows;
+    entry.rows = (await get("history", { query, item, site, limit: LIMIT })).rows;
   } catch (error) {
-    tell("trouble", error);
+    emit("error", error);
   }
-  found.loaded = true;
-  grow();
-  tell("history");
+  entry.loaded = true;
+  extend();
+  emit("history");
 }
 
-function grow() {
+function extend() {
   const { answers } = state;
   if (!answers) return;
-  const now = new Map(answers.rows.map((row) => [nameOf(row.query, row.item, row.site), row]));
-  for (const [name, found] of series) {
-    const row = now.get(name);
-    if (found.loaded && row && (found.rows.at(-1)?.batch ?? -1) < answers.batch) {
-      found.rows.push({ time: answers.time, batch: answers.batch, ...row });
-      if (found.rows.length > 2 * LIMIT) found.rows.splice(0, LIMIT);
+  const newest = new Map(answers.rows.map((row) => [keyOf(row.query, row.item, row.site), row]));
+  for (const [key, entry] of series) {
+    const row = newest.get(key);
+    if (entry.loaded && row && (entry.rows.at(-1)?.batch ?? -1) < answers.batch) {
+      entry.rows.push({ time: answers.time, batch: answers.batch, ...row });
+      if (entry.rows.length > 2 * LIMIT) entry.rows.splice(0, LIMIT);
     }
   }
 }
 
-/** Forget all: batches were missed. */
-export function forget() {
+/** Drop all series, because batches may have been missed. */
+export function clearHistory() {
   series.clear();
 }
 
-on("answers", grow);
+on("answers", extend);

@@ -1,123 +1,125 @@
-// Keeps the state true. The service pushes a word of each batch; the page then asks for what a batch changes, at most once a
-// second, and not at all while nobody looks. Alerts are heard even then, so that the tab's title can tell.
+// Keeps the state up to date. The service pushes an event for each batch; the page then requests what a batch changes, at most
+// once a second, and not while its tab is hidden. Alerts are received even then, for the title of the tab.
 
 import { address, get } from "./api.js";
-import { nameOf } from "./alerts.js";
-import { byId, say, show } from "./dom.js";
-import { forget } from "./history.js";
-import { newest, NO_SKETCHES, on, state, tell } from "./state.js";
+import { alertId } from "./alerts.js";
+import { byId, setText, show } from "./dom.js";
+import { clearHistory } from "./history.js";
+import { newestRun, NO_SKETCHES, on, state, emit } from "./state.js";
 import { token } from "./token.js";
 
-const PACE = 1000, SITES_PACE = 5000, AGAIN = 3000;
-const RUNS = 2000, AHEAD = 10, SITES = 20;
-let stale = false, timer = null, refreshed = 0, sitesAt = -Infinity, lost = false, source = null;
+// Milliseconds between refreshes, between refreshes of the sites, and before a retry.
+const REFRESH_INTERVAL = 1000, SITES_INTERVAL = 5000, RETRY_PAUSE = 3000;
+// The numbers of rows that are requested.
+const MAX_RUNS = 2000, MAX_AHEAD = 10, MAX_SITES = 20;
+let stale = false, timer = null, refreshedAt = 0, sitesAt = -Infinity, lost = false, source = null;
 
-function trouble(error) {
+function showError(error) {
   show("notice", Boolean(error));
-  if (error) say("notice", error.told ?? String(error));
+  if (error) setText("notice", error.text ?? String(error));
 }
 
-/** Everything: at the start, and after a time in which batches may have been missed. */
+/** Load everything: at the start, and whenever batches may have been missed. */
 async function load() {
-  forget();
-  const [about, runs, alerts] = await Promise.all([get("about"), get("runs", { limit: RUNS }), get("alerts", { limit: 100 })]);
+  clearHistory();
+  const [about, runs, alerts] = await Promise.all([get("about"), get("runs", { limit: MAX_RUNS }), get("alerts", { limit: 100 })]);
   state.about = about;
   state.runs = runs.rows;
-  takeAlerts(alerts.rows, false);
-  tell("about");
-  tell("runs");
+  addAlerts(alerts.rows, false);
+  emit("about");
+  emit("runs");
   await refresh();
 }
 
-/** What a batch changes. */
+/** Load what a batch changes. */
 async function refresh() {
-  refreshed = performance.now();
+  refreshedAt = performance.now();
   try {
     state.answers = await get("answers");
-    tell("answers");
-    if (performance.now() - sitesAt >= SITES_PACE) await sites();
-    trouble(null);
+    emit("answers");
+    if (performance.now() - sitesAt >= SITES_INTERVAL) await loadSites();
+    showError(null);
   } catch (error) {
-    trouble(error);
+    showError(error);
   }
 }
 
-/** Which sites are silent or ahead: a few of each, however many there are. */
-async function silent() {
-  const [ahead, rest] = await Promise.all([get("sites", { state: "ahead", limit: AHEAD }), get("sites", { limit: SITES })]);
-  const known = new Set(ahead.rows.map((row) => row.site));
-  return { ...rest, rows: [...ahead.rows, ...rest.rows.filter((row) => !known.has(row.site))] };
+/** The sites that are ahead and those that are silent the longest, at most some of each. */
+async function notableSites() {
+  const [ahead, rest] = await Promise.all([get("sites", { state: "ahead", limit: MAX_AHEAD }), get("sites", { limit: MAX_SITES })]);
+  const names = new Set(ahead.rows.map((row) => row.site));
+  return { ...rest, rows: [...ahead.rows, ...rest.rows.filter((row) => !names.has(row.site))] };
 }
 
-/** The sites, and their rows as their newest stored sketches tell; what can be asked changes with those, too. */
-async function sites() {
+/** Load the states of the sites and their totals; after new sketches also which questions can be asked. */
+async function loadSites() {
   sitesAt = performance.now();
-  state.sites = await silent().catch((error) => ({ error }));
-  tell("sites");
+  state.sites = await notableSites().catch((error) => ({ error }));
+  emit("sites");
   const before = state.about.asof;
   if (before === null) state.about = await get("about");
   if (state.about.asof === null) {
-    state.totals = { error: { told: NO_SKETCHES } };
+    state.totals = { error: { text: NO_SKETCHES } };
   } else {
     state.totals = await get("site-totals").catch((error) => ({ error }));
     if (!state.totals.error && state.totals.asof !== state.about.asof) state.about = await get("about");
   }
-  tell("totals");
-  if (state.about.asof !== before) tell("asof");
+  emit("totals");
+  if (state.about.asof !== before) emit("asof");
 }
 
 function schedule() {
   if (document.hidden) { stale = true; return; }
-  timer ??= setTimeout(() => { timer = null; refresh(); }, Math.max(0, PACE - (performance.now() - refreshed)));
+  timer ??= setTimeout(() => { timer = null; refresh(); }, Math.max(0, REFRESH_INTERVAL - (performance.now() - refreshedAt)));
 }
 
-function takeRun(run) {
-  const last = newest();
+function addRun(run) {
+  const last = newestRun();
   if (last && run.batch <= last.batch) {
-    if (Date.parse(run.began) > Date.parse(last.began)) reload();       // somebody began anew
+    if (Date.parse(run.began) > Date.parse(last.began)) reload();       // the pipeline was started from the beginning
     return;
   }
   state.runs.push(run);
-  if (state.runs.length > 2 * RUNS) state.runs.splice(0, RUNS);
-  if (!document.hidden) tell("runs");
+  if (state.runs.length > 2 * MAX_RUNS) state.runs.splice(0, MAX_RUNS);
+  if (!document.hidden) emit("runs");
   schedule();
 }
 
-function takeAlerts(rows, loud) {
-  const known = new Set(state.alerts.map(nameOf));
-  const fresh = rows.filter((row) => !known.has(nameOf(row)));
-  if (!fresh.length && loud) return;
+function addAlerts(rows, isNew) {
+  const known = new Set(state.alerts.map(alertId));
+  const fresh = rows.filter((row) => !known.has(alertId(row)));
+  if (!fresh.length && isNew) return;
   state.alerts = [...state.alerts, ...fresh].slice(-500);
-  tell("alerts");
-  if (loud) for (const row of fresh) tell("alert", row);
+  emit("alerts");
+  if (isNew) for (const row of fresh) emit("alert", row);
 }
 
 function connect() {
   source = new EventSource(address("stream", { token: token() }));
   source.onopen = () => {
     byId("live").dataset.state = "live";
-    say("live-word", "live");
+    setText("live-word", "live");
     if (lost) reload();
     lost = false;
   };
-  const own = source;
-  source.addEventListener("batch", (event) => takeRun(JSON.parse(event.data)));
-  source.addEventListener("alert", (event) => takeAlerts([JSON.parse(event.data)], true));
+  const current = source;
+  source.addEventListener("batch", (event) => addRun(JSON.parse(event.data)));
+  source.addEventListener("alert", (event) => addAlerts([JSON.parse(event.data)], true));
   source.onerror = () => {
     lost = true;
     byId("live").dataset.state = "lost";
-    say("live-word", "reconnecting");
-    if (own !== source || own.readyState !== EventSource.CLOSED) return;       // it tries again itself
-    get("health").catch(() => null).then(() => setTimeout(connect, AGAIN));       // which asks for the token, if that is why
+    setText("live-word", "reconnecting");
+    if (current !== source || current.readyState !== EventSource.CLOSED) return;       // the browser reconnects by itself
+    get("health").catch(() => null).then(() => setTimeout(connect, RETRY_PAUSE));       // this request asks for the token if it is missing
   };
 }
 
 async function reload() {
-  try { await load(); } catch (error) { trouble(error); setTimeout(reload, AGAIN); }
+  try { await load(); } catch (error) { showError(error); setTimeout(reload, RETRY_PAUSE); }
 }
 
 export async function start() {
-  on("trouble", trouble);
+  on("error", showError);
   await reload();
   connect();
   document.addEventListener("visibilitychange", () => {
@@ -125,7 +127,7 @@ export async function start() {
     stale = false;
     reload();
   });
-  // A page that was left may be kept for the way back. It must not keep its connection: a browser has six for one host.
+  // A browser may keep a page for the back button. Such a page must close its connection: a browser has only six for one host.
   addEventListener("pagehide", () => source.close());
   addEventListener("pageshow", ({ persisted }) => { if (persisted) { reload(); connect(); } });
 }

@@ -1,8 +1,8 @@
-// Puts the page together: each card listens to the state, then the state starts to live.
+// The entry point: loads the cards, which listen to the state, then starts the updates of the state.
 
 import "./range.js";
-import "./facts.js";
-import "./hot.js";
+import "./summary.js";
+import "./hot_keys.js";
 import "./trend.js";
 import "./quantiles.js";
 import "./alerts.js";
@@ -10,7 +10,7 @@ import "./ask.js";
 import "./sites.js";
 import "./totals.js";
 import "./bytes.js";
-import "./work.js";
+import "./processing.js";
 import { start } from "./live.js";
 
 start();

@@ -1,33 +1,33 @@
-// The token of a guarded service: asked for once, kept for this tab alone.
+// The token of a service that needs one: the user enters it once, and this tab keeps it.
 
-import { byId, say } from "./dom.js";
+import { byId, setText } from "./dom.js";
 
 const NAME = "lately-token";
-let kept = read();
-let asking = null;
+let current = read();
+let pending = null;
 
 function read() {
   try { return sessionStorage.getItem(NAME); } catch { return null; }
 }
 
-export const token = () => kept;
+export const token = () => current;
 
-/** Show the form and wait for a token other than `refused`; requests that are refused together share one form. */
-export function askToken(wrong, refused) {
-  if (kept !== refused) return Promise.resolve();     // another request has been through the form meanwhile
-  asking ??= new Promise((done) => {
+/** Show the form and wait for a token other than `rejected`. Requests that are rejected at the same time share one form. */
+export function askToken(wrong, rejected) {
+  if (current !== rejected) return Promise.resolve();     // another request has got a new token meanwhile
+  pending ??= new Promise((done) => {
     const dialog = byId("token"), form = byId("token-form"), field = byId("token-value");
-    say("token-wrong", wrong ? "That was not the right one." : "");
+    setText("token-wrong", wrong ? "This token is not valid." : "");
     form.onsubmit = () => {
-      kept = field.value.trim();
-      try { sessionStorage.setItem(NAME, kept); } catch { /* it holds until the page is left */ }
+      current = field.value.trim();
+      try { sessionStorage.setItem(NAME, current); } catch { /* without storage it is kept until the page is closed */ }
       field.value = "";
-      asking = null;
+      pending = null;
       done();
     };
-    dialog.oncancel = (event) => event.preventDefault();   // without it there is nothing to see
+    dialog.oncancel = (event) => event.preventDefault();   // there is nothing to show without it
     dialog.showModal();
     field.focus();
   });
-  return asking;
+  return pending;
 }

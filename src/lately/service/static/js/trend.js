@@ -1,67 +1,67 @@
-// The trend of any answer: its value over time, in the band between its bounds, with the alerts of that time.
+// The trend of one answer: its value over time, a band between its bounds, and the alerts of that time.
 
-import { colours, described } from "./chart.js";
-import { byId, el, empty, options, say } from "./dom.js";
-import { between, full, number, percent, place, spelled } from "./format.js";
+import { colours, describe } from "./chart.js";
+import { byId, el, showEmpty, setOptions, setText } from "./dom.js";
+import { between, full, number, percent, axisValue, durationText } from "./format.js";
 import { historyOf } from "./history.js";
 import { bounds, within } from "./range.js";
 import { answersTo, isFiring, on, queriesOf, sitesOf, state } from "./state.js";
-import { axes, banded, FINE, nearest, thinned, timeChart, timeTip } from "./timed.js";
+import { axes, banded, downsampled, HAS_MOUSE, nearest, timeChart, timeTooltip } from "./time_charts.js";
 
 let picked = null;        // {query, item, site}
 let rows = [];
 const chart = timeChart(byId("trend-chart"), build);
 const ids = { query: "trend-query", item: "trend-item", site: "trend-site" };
 
-/** The line that a monitor of this name watches, if the answer is one of a monitor's. */
-function lineOf(query) {
-  const watch = state.about?.monitors.find((one) => one.name === query);
-  return watch?.above ?? watch?.below ?? watch?.tau ?? null;
+/** The threshold of a monitor, if the answer is one of a monitor; otherwise null. */
+function thresholdOf(name) {
+  const monitor = state.about?.monitors.find((row) => row.name === name);
+  return monitor?.above ?? monitor?.below ?? monitor?.tau ?? null;
 }
 
 function choose() {
   const names = [...new Set((state.answers?.rows ?? []).map((row) => row.query))];
   if (!names.length) return;
   if (!picked) {
-    const query = queriesOf("top").find((one) => one.by !== "site" && names.includes(one.name))?.name ?? names[0];
+    const query = queriesOf("top").find((row) => row.by !== "site" && names.includes(row.name))?.name ?? names[0];
     picked = { query, site: sitesOf(query)[0] ?? null };
   }
-  options(byId(ids.query), (names.includes(picked.query) ? names : [picked.query, ...names]).map((name) => [name, name]), picked.query);
+  setOptions(byId(ids.query), (names.includes(picked.query) ? names : [picked.query, ...names]).map((name) => [name, name]), picked.query);
   const sites = sitesOf(picked.query);
   if (sites.length && !sites.includes(picked.site)) picked.site = sites[0];
-  options(byId(ids.site), sites.map((one) => [one ?? "", one ?? "all sites"]), picked.site ?? "");
-  const found = answersTo(picked.query, picked.site);
-  if (picked.item === undefined) picked.item = [...found].sort((a, b) => b.value - a.value)[0]?.item ?? null;
-  const items = found.map((row) => row.item);
-  if (!items.includes(picked.item) && picked.item !== null) items.push(picked.item);      // it left the top, its past is there
-  options(byId(ids.item), items.map((item) => [item ?? "", item ?? "its value"]), picked.item ?? "");
+  setOptions(byId(ids.site), sites.map((site) => [site ?? "", site ?? "all sites"]), picked.site ?? "");
+  const answers = answersTo(picked.query, picked.site);
+  if (picked.item === undefined) picked.item = [...answers].sort((a, b) => b.value - a.value)[0]?.item ?? null;
+  const items = answers.map((row) => row.item);
+  if (!items.includes(picked.item) && picked.item !== null) items.push(picked.item);      // it is no longer in the answer, but its history is shown
+  setOptions(byId(ids.item), items.map((item) => [item ?? "", item ?? "value"]), picked.item ?? "");
 }
 
 function update() {
   choose();
-  rows = picked ? thinned(within(historyOf(picked.query, picked.item, picked.site))) : [];
-  empty("trend-empty", picked || !state.answers ? "" : "No answers yet: they come with the first batch.", "trend-chart");
+  rows = picked ? downsampled(within(historyOf(picked.query, picked.item, picked.site))) : [];
+  showEmpty("trend-empty", picked || !state.answers ? "" : "No answers yet. They arrive with the first batch.", "trend-chart");
   const last = rows.at(-1);
   byId("trend-now").replaceChildren(...(last ? [number(last.value), " ", el("small", {}, between(last))] : []));
   byId("trend-now").title = last ? `${full(last.value)} (${between(last, full)})` : "";
-  const query = state.about?.queries.find((one) => one.name === picked?.query);
-  const over = query ? `In the last ${spelled(query.last ?? state.about.window.length)}. ` : "";
-  const sure = last ? `The band holds the true value with a probability of ${percent(last.confidence)}. ` : "";
-  say("trend-foot", `${over}${last?.confidence === 1 ? "Exact. " : sure}${FINE ? "Drag over the chart to look closer." : ""}`);
+  const query = state.about?.queries.find((row) => row.name === picked?.query);
+  const range = query ? `In the last ${durationText(query.last ?? state.about.window.length)}. ` : "";
+  const confidence = last ? `The true value is in the band with a probability of at least ${percent(last.confidence)}. ` : "";
+  setText("trend-foot", `${range}${last?.confidence === 1 ? "Exact. " : confidence}${HAS_MOUSE ? "Drag over the chart to zoom in." : ""}`);
   chart.draw();
 }
 
 function marks() {
   const { alarm, muted } = colours();
   const shown = bounds();
-  const raised = within(state.alerts).filter((row) => isFiring(row) && shown).map((row) => ({ xAxis: place(row.time), name: row.monitor }));
-  const watched = lineOf(picked?.query);
-  const line = watched === null ? [] : [{ yAxis: watched, name: "line", lineStyle: { color: muted, type: "solid" } }];
+  const firing = within(state.alerts).filter((row) => isFiring(row) && shown).map((row) => ({ xAxis: axisValue(row.time), name: row.monitor }));
+  const threshold = thresholdOf(picked?.query);
+  const line = threshold === null ? [] : [{ yAxis: threshold, name: "threshold", lineStyle: { color: muted, type: "solid" } }];
   return {
     markLine: {
       silent: true, symbol: "none", animation: false, lineStyle: { color: alarm, type: "dashed", opacity: 0.75 },
-      label: { position: "insideEndTop", color: muted, fontSize: 11, formatter: ({ name }) => name, show: raised.length < 6 },
-      data: [...line, ...raised],
+      label: { position: "insideEndTop", color: muted, fontSize: 11, formatter: ({ name }) => name, show: firing.length < 6 },
+      data: [...line, ...firing],
     },
   };
 }
@@ -73,13 +73,13 @@ function build() {
   Object.assign(series.at(-1), marks());
   const last = rows.at(-1);
   return {
-    aria: described(last
+    aria: describe(last
       ? `${picked.query}, ${title}: ${rows.length} values, now ${full(last.value)} (${between(last, full)})`
       : "No values in this range"),
     ...axes(),
-    tooltip: timeTip((at) => {
+    tooltip: timeTooltip((at) => {
       const row = nearest(rows, at);
-      return row ? [[title, full(row.value), ""], ["bounds", between(row, full), ""], ["sure", percent(row.confidence), ""]] : [];
+      return row ? [[title, full(row.value), ""], ["bounds", between(row, full), ""], ["confidence", percent(row.confidence), ""]] : [];
     }),
     series,
   };
