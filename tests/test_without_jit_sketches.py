@@ -10,7 +10,7 @@ STREAMS = (
     "test_candidates",
     "test_quantiles",
     "test_topk",
-    "test_ranged",
+    "test_extracts",
     "guesses",
     "takes_little",
 )

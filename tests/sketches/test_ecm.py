@@ -50,7 +50,7 @@ def test_exact_counters_extract_the_plain_count_min(kind, stream, window, shares
             twin.frequencies(first_tick(kind, twin, older), first_tick(kind, twin, newer) if newer else None),
         ),
     ):
-        expected = count_min(frequencies, sketch._words, sketch.width)
+        expected = count_min(frequencies, sketch.rows.words, sketch.width)
         extracted = sketch.extract(**question)
         assert (extracted.table == expected).all()
         for key in range(5):
@@ -62,7 +62,7 @@ def test_exact_counters_extract_the_plain_count_min(kind, stream, window, shares
 def _cells(sketch, key):
     from naive import cell
 
-    return [cell(key, word, sketch.width) for word in sketch._words]
+    return [cell(key, word, sketch.width) for word in sketch.rows.words]
 
 
 @pytest.mark.parametrize("counter", FAMILIES)

@@ -63,7 +63,7 @@ def test_merging_as_planned_ends_within_eps():
     assert merged.error == pytest.approx(eps)
     for last in (50, 400, 1500):
         union = sum(np.bincount(s.cells[s.ticks > merged.now - last], minlength=30) for s in streams_)
-        table = count_min({k: int(c) for k, c in enumerate(union)}, merged._words, merged.width).reshape(-1)
+        table = count_min({k: int(c) for k, c in enumerate(union)}, merged.rows.words, merged.width).reshape(-1)
         found = merged.extract(last=last).table.reshape(-1)
         assert (np.abs(found - table) <= eps * table).all()
 

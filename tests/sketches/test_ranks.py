@@ -10,7 +10,7 @@ from naive import hoeffding
 
 import lately as lt
 from lately.sketches import ranks
-from lately.sketches.ranged import answering, extract
+from lately.sketches.extracts import extract, view_of
 from lately.sketches.tree import FAN
 
 WINDOW = 1000
@@ -77,7 +77,7 @@ def outermost_keys(part, target, which):
 def test_bounds_over_a_past_range_are_those_of_a_search_through_all_nodes(seed, size, between, share, build):
     sketch = build(eps=0.1)
     sketch.update(*drifting(seed, size, 600))
-    part = sketch._in_range(None, between)
+    part = sketch.in_range(None, between).tree
     target = round(share * float(part.total().value[0]))
     for which, end in (("first", 0), ("last", -1)):
         keys = outermost_keys(part, target, which)
@@ -91,7 +91,7 @@ def test_a_search_that_gives_up_early_is_wider_and_never_narrower(most, monkeypa
     for seed in range(4):
         sketch = integers(eps=0.05)
         sketch.update(*drifting(seed, 1500, 600))
-        part = sketch._in_range(None, (700, 600))
+        part = sketch.in_range(None, (700, 600)).tree
         for target in np.linspace(1, float(part.total().high[0]), 9).round():
             first, last = (part._outermost(target, which, -1) for which in ("first", "last"))
             with monkeypatch.context() as patch:
@@ -145,7 +145,7 @@ def test_bounds_from_extracts_are_those_of_the_sketch(build):
     keys, ticks = drifting(3, 3000, 600)
     sketch = build(eps=0.1)
     sketch.update(keys, ticks)
-    known = answering(build(eps=0.1), extract(sketch, last=400))
+    known = view_of(build(eps=0.1), extract(sketch, last=400))
     assert known.quantile(SHARES) == sketch.quantile(SHARES, last=400)
     for q, answer in known.quantile(SHARES):
         assert true_quantile(keys[ticks > WINDOW - 1 - 400], q) in answer

@@ -509,7 +509,7 @@ def test_what_is_held_back_is_found_and_named(stream, lateness, seed):
         for last in (0, 3, lateness, 200):
             exact = frequencies(named, now - last + 1)
             is_certain(one, exact, last=last)
-            found = one._candidates((last, None))
+            found = one._candidates_in_range((last, None))
             came = np.array([exact[key] for key in found.keys.pick(found.rows)], np.int64)
             assert (found.least <= came).all()
             assert (came <= found.most).all()

@@ -33,7 +33,7 @@ def test_the_bounds_hold_what_the_cells_should_count(kind, stream):
         window.add(*event)
     truth = np.zeros(sketch.width * sketch.depth, np.int64)
     for key, count in window.frequencies(window.now - 99).items():
-        for row, words in enumerate(sketch._words):
+        for row, words in enumerate(sketch.rows.words):
             truth[row * sketch.width + cell(int(key), words, sketch.width)] += count
     low, value, high = sketch._cells_in_range(None, (100, None))
     assert (low <= truth).all()

@@ -9,7 +9,7 @@ from store_cases import WINDOW, Made, about, filled
 
 import lately as lt
 from lately.core.errors import InputError, LatelyError, QueryError, RangeError
-from lately.sketches.ranged import answering, extract
+from lately.sketches.extracts import extract, view_of
 from lately.store import Store
 from lately.store.questions import Questions
 from lately.store.tables import MOMENTS
@@ -158,7 +158,7 @@ def test_last_says_what_the_answers_of_the_pipeline_say(made, questions):
                     twin.advance(made.time(made.now))
                     part = extract(twin, made.length(last))
                     known = part if known is None else known + part
-                expected = answering(made.sketches["lima"][name], known)
+                expected = view_of(made.sketches["lima"][name], known)
                 asked = {"last": made.length(last), "sites": sites, "of": name}
                 assert questions.total(**asked) == expected.total()
                 if name == "quantiles":

@@ -178,7 +178,7 @@ class DistributedCountMin:
     def counts(self, keys: Any) -> Estimates:
         """How often each of many keys came."""
         like, skew = self._like, self.skew * (1 + _ROUNDING)
-        value = self.cells()[cells_of(all_hashes(key_column(keys)), like._words, like.width)].min(axis=0)
+        value = self.cells()[cells_of(all_hashes(key_column(keys)), like.rows.words, like.width)].min(axis=0)
         total = most_arrivals(sum(message.arrivals for message in self._known.values()), skew, like.width) * (1 + _ROUNDING)
         exact = isinstance(like, PerfectCountMin)
         most = min(int(total), 2**63 - 1)

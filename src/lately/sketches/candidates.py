@@ -76,7 +76,7 @@ class Rows(NamedTuple):
         return Rows(self.hashes[here].copy(), self.stamps[here].copy(), self.counts[here].copy(), self.keys.part(start, stop))
 
 
-class Found(NamedTuple):
+class CandidateSet(NamedTuple):
     """The keys that could be heavy in a range, key i at ``rows[i]`` of ``keys``; any other came at most ``missed`` times.
 
     Key i came at least ``least[i]`` and at most ``most[i]`` times.
@@ -89,10 +89,10 @@ class Found(NamedTuple):
     keys: Keys
     missed: int
 
-    def only(self, kept: NDArray[np.bool_]) -> "Found":
+    def only(self, kept: NDArray[np.bool_]) -> "CandidateSet":
         """Some of them."""
         missed = max(self.missed, int(self.most[~kept].max(initial=0)))
-        return Found(self.hashes[kept], self.rows[kept], self.least[kept], self.most[kept], self.keys, missed)
+        return CandidateSet(self.hashes[kept], self.rows[kept], self.least[kept], self.most[kept], self.keys, missed)
 
 
 class Candidates(Part):
@@ -195,7 +195,7 @@ class Candidates(Part):
 
     # -- read ----------------------------------------------------------------------------------------------------------
 
-    def between(self, since: int, until: int | None) -> Found:
+    def between(self, since: int, until: int | None) -> CandidateSet:
         """The keys that could be heavy since a stamp, or since it and before another one."""
         stop = MAX_STAMP + 1 if until is None else until
         pieces = [*self.rows, *self.pieces]
@@ -218,7 +218,7 @@ class Candidates(Part):
         sure = [block.counts * (block.start >= since and block.end < stop) for block in blocks]
         _, least, _ = tally(listed, _joined_columns([counts[kept], *sure], np.int64))
         keys = JoinedKeys([*(piece.keys for piece in pieces), *(block.keys for block in blocks)])
-        return Found(distinct, rows[first], least, most + missed, keys, missed)
+        return CandidateSet(distinct, rows[first], least, most + missed, keys, missed)
 
     @property
     def nbytes(self) -> int:

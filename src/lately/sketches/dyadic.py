@@ -19,15 +19,87 @@ from lately.core.estimate import Estimate, Estimates
 from lately.core.keys import HashedKeys
 from lately.counters.base import Bounds
 from lately.ingest.shape import window_and_lateness
+from lately.sketches.extracts import Extract
 from lately.sketches.hashing import DEFAULT_SEED
 from lately.sketches.heavy import check_at_least, check_phi, heavy_keys, heavy_nodes, heavy_prefixes, most_listed, threshold
-from lately.sketches.moments import Moments
-from lately.sketches.ranks import check_shares, cover, whole
+from lately.sketches.moments import HeavyPart, Moments, MomentsView
+from lately.sketches.ranks import check_shares, round_to_estimate
 from lately.sketches.sketch_kind import ROWS, ROWS_IN_TIME, Options, SketchKind, Suitability
 from lately.sketches.tree import MAX_UNIVERSE, merged_eps, tree_arrays, tree_shape
-from lately.sketches.windowed_tree import WindowedTree
+from lately.sketches.windowed_tree import TreeView, WindowedTree
 
 Between = tuple[Any, Any]
+
+
+class DyadicView(TreeView, MomentsView):
+    """Answers of a ``Dyadic`` about one range; its methods are described there."""
+
+    def count(self, key: Any) -> Estimate:
+        """How often a key occurred."""
+        if (size := self._integers(key).size) != 1:
+            raise InputError(f"count() answers for one key and was given {size:,}", remedy="use counts() for a column")
+        return self.counts(key)[0]
+
+    def counts(self, keys: Any) -> Estimates:
+        """How often each key of a column occurred; ``high`` is certain."""
+        low, value, high = self.tree.nodes(self.levels[-1], self._integers(keys))
+        return Estimates(value, low, high, 1 - self.delta)
+
+    def count_range(self, lo: int, hi: int) -> Estimate:
+        """How many arrivals had a key from ``lo`` to ``hi``, both included."""
+        first, final = self._integers([lo, hi]).tolist()
+        if first > final:
+            raise RangeError(f"count_range({lo}, {hi}) runs backwards", remedy="give the smaller key first")
+        if final - first == self.shape.universe - 1:
+            return self.total()
+        return round_to_estimate(self.count_between(first, final), 1 - self.delta)
+
+    def rank(self, x: int) -> Estimate:
+        """How many arrivals had a key of at most ``x``."""
+        return self.count_range(0, x)
+
+    def quantile(self, q: Any) -> Any:
+        """The smallest key such that a share of ``q`` of the arrivals had it or a smaller one; several for several shares."""
+        shares = check_shares(q)
+        low, value, high = self.tree.quantile(shares)
+        answers = Answers(QuantileAt, (shares.tolist(), Estimates(value, low, high, 1 - self.delta)))
+        return answers[0].value if np.ndim(q) == 0 else answers
+
+    def heavy_hitters(self, phi: float | None = None, at_least: int | None = None) -> Answers[KeyCount]:
+        """The keys with a share of ``phi`` or more of the arrivals, or with ``at_least`` arrivals."""
+        if (phi is None) == (at_least is None):
+            raise ParameterError(f"phi={phi!r} and at_least={at_least!r}", remedy="give one of them")
+        eps = self.shape.eps
+        share = None if phi is None else check_phi(phi, eps)
+        fixed = None if at_least is None else check_at_least(at_least)
+        least = threshold(share, eps, self.tree.total()) if share is not None else fixed or 1.0
+        keys, bounds, least = heavy_keys(self.tree, self.levels, least, most_listed(eps))
+        return _ranked(keys, bounds, 1 - self.delta, least)
+
+    def hierarchical(self, phi: float, bits_per_level: int = 8) -> Answers[PrefixCount]:
+        """The prefixes that are heavy beyond what the heavy ones below them explain, the longest first."""
+        bits, eps = (self.shape.universe - 1).bit_length(), self.shape.eps
+        if isinstance(bits_per_level, bool) or not isinstance(bits_per_level, int) or not 1 <= bits_per_level <= bits:
+            raise ParameterError(f"bits_per_level={bits_per_level!r}", remedy=f"give 1 to {bits}, the bits of a key")
+        check_phi(phi, eps)
+        least = threshold(phi, eps, self.tree.total())
+        prefixes, lengths, count, own, least = heavy_prefixes(
+            self.tree, self.levels, least, most_listed(eps), bits, bits_per_level
+        )
+        counts, owns = (Estimates(b.value, b.low, b.high, 1 - self.delta) for b in (count, own))
+        return Answers(PrefixCount, [prefixes, lengths, counts, owns], missed=math.ceil(least) - 1)
+
+    def heavy_part(self) -> HeavyPart:
+        eps = self.shape.eps
+        low, value, high = (int(part[0]) for part in self.tree.total())
+        least = max(2 * eps * low, 1.0)
+        nodes, least, looked_at = heavy_nodes(self.tree, self.levels, least, most_listed(eps))
+        bounds = self.tree.nodes(self.levels[-1], nodes[-1], together=looked_at)
+        keys = Estimates(bounds.value, bounds.low, bounds.high, 1 - self.delta)
+        return HeavyPart(keys, least, Estimate(value, low, high, 1.0))
+
+    def _integers(self, keys: Any) -> Ints:
+        return _keys_below(self.shape.universe, keys, RangeError)
 
 
 @storable(4)
@@ -75,21 +147,17 @@ class Dyadic(WindowedTree, Moments):
 
     def update(self, keys: Any, times: Any = None, counts: Any = None) -> None:
         """Count a column of integer keys at their times, ``counts`` times each; a scalar is a column of one."""
-        self._take(HashedKeys(self._integers(keys, InputError).view(np.uint64)), times, counts)
+        self._take(HashedKeys(_keys_below(self.universe, keys, InputError).view(np.uint64)), times, counts)
 
     # -- read ----------------------------------------------------------------------------------------------------------
 
     def count(self, key: Any, last: Duration | None = None, between: Between | None = None) -> Estimate:
         """How often a key was seen."""
-        if (size := self._integers(key, RangeError).size) != 1:
-            raise InputError(f"count() answers for one key and was given {size:,}; use counts() for a column")
-        return self.counts(key, last=last, between=between)[0]
+        return self.in_range(last, between).count(key)
 
     def counts(self, keys: Any, last: Duration | None = None, between: Between | None = None) -> Estimates:
         """How often each of many keys was seen; ``high`` is certain."""
-        keys = self._integers(keys, RangeError)
-        low, value, high = self._in_range(last, between).nodes(self._layout.leaves, keys)
-        return Estimates(value, low, high, 1 - self.delta)
+        return self.in_range(last, between).counts(keys)
 
     def count_range(self, lo: int, hi: int, last: Duration | None = None, between: Between | None = None) -> Estimate:
         """How many arrivals had a key from ``lo`` to ``hi``, both included.
@@ -99,16 +167,11 @@ class Dyadic(WindowedTree, Moments):
         >>> sketch.count_range(100, 200, last=3)
         Estimate(2, 2..2, 90%)
         """
-        first, final = self._integers([lo, hi], RangeError).tolist()
-        if first > final:
-            raise RangeError(f"count_range({lo}, {hi}) runs backwards", remedy="give the smaller key first")
-        if final - first == self.universe - 1:
-            return self.total(last, between)
-        return whole(self._in_range(last, between).sum(cover(self._layout.levels, first, final)), 1 - self.delta)
+        return self.in_range(last, between).count_range(lo, hi)
 
     def rank(self, x: int, last: Duration | None = None, between: Between | None = None) -> Estimate:
         """How many arrivals had a key of at most ``x``."""
-        return self.count_range(0, x, last, between)
+        return self.in_range(last, between).rank(x)
 
     def quantile(self, q: Any, last: Duration | None = None, between: Between | None = None) -> Any:
         """The least key up to which a share of ``q`` of the arrivals came; for a list of shares, a row for each.
@@ -122,10 +185,7 @@ class Dyadic(WindowedTree, Moments):
         0.1      9            9..9
         0.9     89          89..89
         """
-        shares = check_shares(q)
-        low, value, high = self._in_range(last, between).quantiles(shares)
-        answers = Answers(QuantileAt, (shares.tolist(), Estimates(value, low, high, 1 - self.delta)))
-        return answers[0].value if np.ndim(q) == 0 else answers
+        return self.in_range(last, between).quantile(q)
 
     def heavy_hitters(
         self,
@@ -141,14 +201,7 @@ class Dyadic(WindowedTree, Moments):
         the bounds are too wide to tell heavy keys from others, as in a short range long ago, the list is cut to the largest;
         ``missed`` always tells how often a key that is not listed came, at the most.
         """
-        if (phi is None) == (at_least is None):
-            raise ParameterError(f"phi={phi!r} and at_least={at_least!r}: give one of them")
-        share = None if phi is None else check_phi(phi, self.eps)
-        fixed = None if at_least is None else check_at_least(at_least)
-        found = self._in_range(last, between)
-        least = threshold(share, self.eps, found.total()) if share is not None else fixed or 1.0
-        keys, bounds, least = heavy_keys(found, self._layout.levels, least, most_listed(self.eps))
-        return _ranked(keys, bounds, 1 - self.delta, least)
+        return self.in_range(last, between).heavy_hitters(phi, at_least)
 
     def hierarchical(
         self, phi: float, last: Duration | None = None, between: Between | None = None, bits_per_level: int = 8
@@ -159,25 +212,15 @@ class Dyadic(WindowedTree, Moments):
         ``own`` arrivals are those under no listed prefix below it. With probability 1 - delta each, counts are within
         their bounds, and a prefix that is not listed has less than phi + eps of the arrivals of its own.
         """
-        bits = (self.universe - 1).bit_length()
-        if isinstance(bits_per_level, bool) or not isinstance(bits_per_level, int) or not 1 <= bits_per_level <= bits:
-            raise ParameterError(f"bits_per_level={bits_per_level!r}: give 1 to {bits}, the bits of a key")
-        check_phi(phi, self.eps)
-        found = self._in_range(last, between)
-        least = threshold(phi, self.eps, found.total())
-        prefixes, lengths, count, own, least = heavy_prefixes(
-            found, self._layout.levels, least, most_listed(self.eps), bits, bits_per_level
-        )
-        counts, owns = (Estimates(b.value, b.low, b.high, 1 - self.delta) for b in (count, own))
-        return Answers(PrefixCount, [prefixes, lengths, counts, owns], missed=math.ceil(least) - 1)
+        return self.in_range(last, between).hierarchical(phi, bits_per_level)
 
     def plot(self, bins: int = 32, last: Duration | None = None, between: Between | None = None, ax: Any = None) -> Any:
         """Draw a histogram of the keys with the bounds as error bars; needs matplotlib. Returns the axes."""
         if isinstance(bins, bool) or not isinstance(bins, int) or not 1 <= bins <= 10_000:
             raise ParameterError(f"bins={bins!r}: give a whole number from 1 to 10,000")
         edges = sorted({self.universe * i // bins for i in range(bins + 1)})
-        bounds, found = list(pairwise(edges)), self._in_range(last, between)
-        low, value, high = np.array([found.sum(cover(self._layout.levels, a, b - 1)) for a, b in bounds]).T
+        bounds, view = list(pairwise(edges)), self.in_range(last, between)
+        low, value, high = np.array([view.count_between(a, b - 1) for a, b in bounds]).T
         labels = [f"{a}..{b - 1}" for a, b in bounds]
         ax = plots.bars(labels, Estimates(value, low, high, 1 - self.delta), ax)
         ax.set_xlabel("count")
@@ -186,20 +229,21 @@ class Dyadic(WindowedTree, Moments):
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
-    def _heavy_part(self, last: Duration | None, between: Between | None) -> tuple[Estimates, float, Estimate]:
-        found = self._in_range(last, between)
-        low, value, high = (int(x[0]) for x in found.total())
-        least = max(2 * self.eps * low, 1.0)
-        nodes, least, looked_at = heavy_nodes(found, self._layout.levels, least, most_listed(self.eps))
-        bounds = found.nodes(self._layout.leaves, nodes[-1], together=looked_at)
-        return Estimates(bounds.value, bounds.low, bounds.high, 1 - self.delta), least, Estimate(value, low, high, 1.0)
+    def in_range(self, last: Duration | None = None, between: Between | None = None) -> DyadicView:
+        """A view of one range, which answers several questions about it."""
+        return DyadicView(self._shape, self._tree_in_range(last, between))
 
-    def _integers(self, keys: Any, error: type[InputError] | type[RangeError]) -> Ints:
-        column = whole_numbers(keys, "keys")
-        if column.size and not (column.min() >= 0 and column.max() < self.universe):
-            odd = column[(column < 0) | (column >= self.universe)][0]
-            raise error(f"the key {odd} lies outside of 0..{self.universe - 1}; filter it, or build a larger universe")
-        return column
+    def _view_of(self, extract: Extract) -> DyadicView:
+        return DyadicView(self._shape, self._tree_of(extract))
+
+
+def _keys_below(universe: int, keys: Any, error: type[InputError] | type[RangeError]) -> Ints:
+    """A column of integers from 0 to universe - 1."""
+    column = whole_numbers(keys, "keys")
+    if column.size and not (column.min() >= 0 and column.max() < universe):
+        odd = column[(column < 0) | (column >= universe)][0]
+        raise error(f"the key {odd} lies outside of 0..{universe - 1}", remedy="filter it, or build a larger universe")
+    return column
 
 
 def _ranked(keys: Ints, bounds: Bounds, confidence: float, least: float) -> Answers[KeyCount]:

@@ -18,15 +18,18 @@ from lately.core.codec import Reader, Writer, storable
 from lately.core.durations import Duration, arrivals
 from lately.core.errors import MergeError, ParameterError, QueryError
 from lately.core.estimate import Estimate
+from lately.core.key_types import KeyTypes
 from lately.core.keys import Keys, key_column
 from lately.core.plan import SAMPLES, Counter, Query, check_samples, check_word
 from lately.counters.base import CounterArray, Counts, Stamps
 from lately.counters.families import counter_array, starting_bytes
 from lately.ingest.shape import Shape, read_shape, window_and_lateness
 from lately.sketches.countmin import CountMin, without_collisions
+from lately.sketches.extracts import Extract, ExtractableSketch
 from lately.sketches.hashing import DEFAULT_SEED
+from lately.sketches.range_view import CellCounts, CountMinView, HashedRows
 from lately.sketches.sketch_kind import PRODUCT_OF_ROWS, ROWS, SQUARE_OF_ROWS, Options, SketchKind, Suitability
-from lately.sketches.windowed_countmin import WindowedCountMin
+from lately.sketches.windowed_countmin import SketchCells, WindowedCountMin
 
 _QUERIES: tuple[Query, ...] = ("point", "inner")
 _MOST_CELLS = 2**31
@@ -54,8 +57,38 @@ class EcmShape(Shape):
         out.u64(self.seed)
 
 
+class EcmView(CountMinView):
+    """Answers of an ``EcmSketch`` about one range.
+
+    Parameters
+    ----------
+    shape
+        What the sketch was asked for.
+    rows, counts, key_types
+        As in ``CountMinView``.
+    """
+
+    def __init__(self, shape: EcmShape, rows: HashedRows, counts: CellCounts, key_types: KeyTypes = None) -> None:
+        super().__init__(rows, shape.delta, counts, key_types)
+        self.shape = shape
+
+    def self_join(self) -> Estimate:
+        """The second moment of the range: the sum of the squares of all frequencies."""
+        return self.inner_product(self)
+
+    def inner_product(self, other: "EcmView") -> Estimate:
+        """The sum over all keys of the product of their frequencies in two streams, over the same range of time."""
+        _check_comparable(self.shape, other.shape)
+        width, depth = self.shape.size
+        tables = [[part.reshape(depth, width).astype(np.float64) for part in view.cell_bounds()] for view in (self, other)]
+        rows = [(left * right).sum(axis=1).min() for left, right in zip(*tables, strict=True)]
+        totals = float(self.total_bounds().high[0]) * float(other.total_bounds().high[0])
+        low = float(without_collisions(np.float64(rows[0]), totals, width))
+        return Estimate(float(rows[1]), min(low, float(rows[1])), float(rows[2]), 1 - max(self.delta, other.delta))
+
+
 @storable(2)
-class EcmSketch(WindowedCountMin[EcmShape]):
+class EcmSketch(WindowedCountMin[EcmShape], ExtractableSketch[EcmShape]):
     """How often any key was seen lately, how two streams correlate, over a sliding window; mergeable across sites.
 
     Build it by the guarantee: a point answer about the last so long is off by at most ``eps`` times the arrivals in range,
@@ -137,7 +170,7 @@ class EcmSketch(WindowedCountMin[EcmShape]):
 
     def self_join(self, last: Duration | None = None, between: tuple[Any, Any] | None = None) -> Estimate:
         """The second moment of the range: the sum of the squares of all frequencies."""
-        return self.inner_product(self, last=last, between=between)
+        return self.in_range(last, between).self_join()
 
     def inner_product(
         self, other: "EcmSketch", last: Duration | None = None, between: tuple[Any, Any] | None = None
@@ -146,18 +179,27 @@ class EcmSketch(WindowedCountMin[EcmShape]):
 
         Off by at most eps times the product of both streams' arrivals when built with ``query="inner"`` (Theorem 2).
         """
-        self._comparable(other)
+        if not isinstance(other, EcmSketch):
+            raise MergeError(f"an inner product of an EcmSketch and a {type(other).__name__}", remedy="give two EcmSketches")
+        _check_comparable(self._shape, other._shape)
         ages = self._range(last, between)
         times = [t for t in (self._now, other._now) if t is not None]
         now = max(times) if times and self._window.kind != "arrivals" else None
-        tables = [
-            [part.reshape(s.depth, s.width).astype(np.float64) for part in s._cells_in_range(None, ages, now)]
-            for s in (self, other)
-        ]
-        rows = [(mine * its).sum(axis=1).min() for mine, its in zip(*tables, strict=True)]
-        totals = float(self._total_in_range(ages, now).high[0]) * float(other._total_in_range(ages, now).high[0])
-        low = float(without_collisions(np.float64(rows[0]), totals, self.width))
-        return Estimate(float(rows[1]), min(low, float(rows[1])), float(rows[2]), 1 - max(self.delta, other.delta))
+        return self._view(SketchCells(self, ages, now)).inner_product(other._view(SketchCells(other, ages, now)))
+
+    def in_range(self, last: Duration | None = None, between: tuple[Any, Any] | None = None) -> EcmView:
+        """A view of one range, which answers several questions about it."""
+        return self._view(SketchCells(self, self._range(last, between)))
+
+    def _view(self, counts: CellCounts) -> EcmView:
+        return EcmView(self._shape, self._rows, counts, self._key_types)
+
+    def _view_of(self, extract: Extract) -> EcmView:
+        return self._view(extract)
+
+    def _extract_since(self, age: int) -> Extract:
+        counts = SketchCells(self, (age, None))
+        return Extract(self.fingerprint, counts.cell_bounds(), counts.total_bounds(), np.empty(0))
 
     def extract(self, last: Duration | None = None, between: tuple[Any, Any] | None = None) -> CountMin:
         """The plain Count-Min of a range: width·depth numbers, which add up over sites without any merge error.
@@ -187,24 +229,6 @@ class EcmSketch(WindowedCountMin[EcmShape]):
         ax.set_xlabel("count")
         return ax
 
-    def _comparable(self, other: object) -> None:
-        if not isinstance(other, EcmSketch):
-            raise MergeError(f"an inner product of an EcmSketch and a {type(other).__name__}; give two EcmSketches")
-        for sketch in (self, other):
-            if sketch.counter == "randwave":
-                raise QueryError(
-                    "randomized waves give no guarantee for self-joins and inner products (ECM-15 section 7.2); "
-                    "build the sketch with counter='wave' or 'exphist'"
-                )
-        for name, mine, its in (
-            ("window", self.window, other.window),
-            ("width", self.width, other.width),
-            ("depth", self.depth, other.depth),
-            ("seed", self._shape.seed, other._shape.seed),
-        ):
-            if mine != its:
-                raise MergeError(f"two streams differ in {name}: {mine!r} and {its!r}; build their sketches alike")
-
     # -- bytes ---------------------------------------------------------------------------------------------------------
 
     @classmethod
@@ -218,6 +242,23 @@ class EcmSketch(WindowedCountMin[EcmShape]):
         sketch = object.__new__(cls)._begin(shape, _arrays(shape, 0))
         sketch._read_state(source)
         return sketch
+
+
+def _check_comparable(shape: EcmShape, other: EcmShape) -> None:
+    """Refuse two streams whose sketches give no inner product."""
+    if "randwave" in (shape.counter, other.counter):
+        raise QueryError(
+            "randomized waves give no guarantee for self-joins and inner products (ECM-15 section 7.2)",
+            remedy="build the sketch with counter='wave' or 'exphist'",
+        )
+    for name, left, right in (
+        ("window", shape.window, other.window),
+        ("width", shape.size[0], other.size[0]),
+        ("depth", shape.size[1], other.size[1]),
+        ("seed", shape.seed, other.seed),
+    ):
+        if left != right:
+            raise MergeError(f"two streams differ in {name}: {left!r} and {right!r}", remedy="build their sketches alike")
 
 
 def _arrays(shape: EcmShape, salt: int | None) -> tuple[CounterArray, CounterArray]:

@@ -8,7 +8,7 @@ import numpy as np
 from lately.core.columns import Ints
 from lately.core.errors import ParameterError
 from lately.counters.base import Bounds
-from lately.sketches.ranks import Range
+from lately.sketches.ranks import TreeRange
 from lately.sketches.tree import BITS, FAN, Level
 
 
@@ -41,7 +41,7 @@ def most_listed(eps: float) -> int:
     return 128 + math.ceil(8 / eps)
 
 
-def heavy_nodes(found: Range, levels: tuple[Level, ...], least: float, most: int) -> tuple[list[Ints], float, int]:
+def heavy_nodes(tree: TreeRange, levels: tuple[Level, ...], least: float, most: int) -> tuple[list[Ints], float, int]:
     """On each level the nodes that may have ``least`` arrivals: all that have, for certain.
 
     Where bounds are so wide that more than ``most`` nodes might, ``least`` is raised until they are few enough; it is given
@@ -54,7 +54,7 @@ def heavy_nodes(found: Range, levels: tuple[Level, ...], least: float, most: int
         if kept:
             nodes = (kept[-1][:, None] * FAN + np.arange(FAN)).ravel()
             nodes = nodes[nodes < level.nodes]
-        high, looked_at = found.nodes(level, nodes).high, nodes.size
+        high, looked_at = tree.nodes(level, nodes).high, nodes.size
         if int((high >= least).sum()) > most:
             least = float(np.partition(high, high.size - most)[high.size - most]) + 1
         kept.append(nodes[high >= least])
@@ -69,14 +69,14 @@ def heavy_nodes(found: Range, levels: tuple[Level, ...], least: float, most: int
     return found_nodes, least, looked_at
 
 
-def heavy_keys(found: Range, levels: tuple[Level, ...], least: float, most: int) -> tuple[Ints, Bounds, float]:
+def heavy_keys(tree: TreeRange, levels: tuple[Level, ...], least: float, most: int) -> tuple[Ints, Bounds, float]:
     """The keys that may have ``least`` arrivals, their bounds, and ``least`` as it came out."""
-    nodes, least, _ = heavy_nodes(found, levels, least, most)
-    return nodes[-1], found.nodes(levels[-1], nodes[-1]), least
+    nodes, least, _ = heavy_nodes(tree, levels, least, most)
+    return nodes[-1], tree.nodes(levels[-1], nodes[-1]), least
 
 
 def heavy_prefixes(
-    found: Range, levels: tuple[Level, ...], least: float, most: int, bits: int, step: int
+    tree: TreeRange, levels: tuple[Level, ...], least: float, most: int, bits: int, step: int
 ) -> tuple[Ints, Ints, Bounds, Bounds, float]:
     """Prefixes, their lengths, their counts, and what is their own: heavy beyond the heavy ones below. Longest first.
 
@@ -84,7 +84,7 @@ def heavy_prefixes(
     from above by a certain count less likely ones, so a prefix is left out only where the truth is below ``least``,
     likely.
     """
-    kept, least, _ = heavy_nodes(found, levels, least, most)
+    kept, least, _ = heavy_nodes(tree, levels, least, most)
     nodes = dict(zip((level.shift for level in levels), kept, strict=True))
     by_shift = {level.shift: level for level in levels}
     listed: list[tuple[Ints, Ints, Bounds, Bounds]] = []
@@ -98,7 +98,7 @@ def heavy_prefixes(
             parents = nodes.get(finer + BITS, np.zeros(1, np.int64))
             candidates = (parents[:, None] * (1 << wider) + np.arange(1 << wider)).ravel()
             candidates = candidates[candidates << (shift - finer) < by_shift[finer].nodes]
-        count = _prefix_bounds(found, by_shift[finer], candidates, shift - finer)
+        count = _prefix_bounds(tree, by_shift[finer], candidates, shift - finer)
         places, inside = below
         owner = np.searchsorted(candidates, places >> shift)  # the parent of a heavy prefix is heavy itself
         taken = [np.bincount(owner, part, candidates.size).astype(np.int64) for part in inside]
@@ -125,14 +125,14 @@ def heavy_prefixes(
     return np.concatenate(prefixes), np.concatenate(lengths), _joined(counts), _joined(owns), least
 
 
-def _prefix_bounds(found: Range, level: Level, prefixes: Ints, spread: int) -> Bounds:
+def _prefix_bounds(tree: TreeRange, level: Level, prefixes: Ints, spread: int) -> Bounds:
     """Bounds of prefixes that lie ``spread`` bits above a level: sums of neighbouring nodes."""
     if spread == 0:
-        return found.nodes(level, prefixes)
+        return tree.nodes(level, prefixes)
     nodes = (prefixes[:, None] << spread) + np.arange(1 << spread)
     known = nodes < level.nodes
-    bounds = found.nodes(level, np.where(known, nodes, 0).ravel())
-    most = float(found.total().high[0])
+    bounds = tree.nodes(level, np.where(known, nodes, 0).ravel())
+    most = float(tree.total().high[0])
     sums = [np.minimum((part.reshape(nodes.shape) * known).sum(axis=1, dtype=np.float64), most) for part in bounds]
     return Bounds(*(part.astype(np.int64) for part in sums))
 

@@ -7,7 +7,7 @@ R/N·log2(N/F) and R/N·log2(N). All that follows is interval arithmetic.
 
 import math
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,24 +16,62 @@ from lately.core.durations import Duration
 from lately.core.estimate import Estimate, Estimates
 
 
-class Moments(ABC):
-    """Questions about the whole distribution, for sketches that can tell its heavy part."""
+class HeavyPart(NamedTuple):
+    """What is known of a distribution.
+
+    Parameters
+    ----------
+    keys
+        The counts of the keys that stand out.
+    missed
+        How often any other key occurred, at most.
+    total
+        The number of arrivals.
+    """
+
+    keys: Estimates
+    missed: float
+    total: Estimate
+
+
+class MomentsView(ABC):
+    """Questions about the whole distribution in one range, for views that know its heavy part."""
 
     @abstractmethod
-    def _heavy_part(self, last: Duration | None, between: tuple[Any, Any] | None) -> tuple[Estimates, float, Estimate]:
-        """The keys that stand out, how often any other one came at the most, and the total."""
+    def heavy_part(self) -> HeavyPart:
+        """The keys that stand out, and bounds for all others."""
+
+    def largest(self) -> Estimate:
+        """How often the most frequent key occurred."""
+        return largest(*self.heavy_part())
+
+    def self_join(self) -> Estimate:
+        """The second moment: the sum of the squares of all frequencies."""
+        return second_moment(*self.heavy_part())
+
+    def entropy(self) -> Estimate:
+        """The empirical entropy of the keys, in bits; see docs/guide.md for what is proved about it."""
+        return entropy(*self.heavy_part())
+
+
+class Moments(ABC):
+    """The same questions to a sketch, with the range that they are about."""
+
+    @abstractmethod
+    def in_range(self, last: Duration | None = None, between: tuple[Any, Any] | None = None) -> MomentsView:
+        """A view of one range, which answers several questions about it."""
 
     def largest(self, last: Duration | None = None, between: tuple[Any, Any] | None = None) -> Estimate:
-        """How often the most frequent key was seen."""
-        return largest(*self._heavy_part(last, between))
+        """How often the most frequent key occurred."""
+        return self.in_range(last, between).largest()
 
     def self_join(self, last: Duration | None = None, between: tuple[Any, Any] | None = None) -> Estimate:
         """The second moment: the sum of the squares of all frequencies."""
-        return second_moment(*self._heavy_part(last, between))
+        return self.in_range(last, between).self_join()
 
     def entropy(self, last: Duration | None = None, between: tuple[Any, Any] | None = None) -> Estimate:
         """The empirical entropy of the keys, in bits; see docs/guide.md for what is proved about it."""
-        return entropy(*self._heavy_part(last, between))
+        return self.in_range(last, between).entropy()
 
 
 def largest(heavy: Estimates, missed: float, total: Estimate) -> Estimate:

@@ -17,11 +17,12 @@ from lately.core.errors import InputError, ParameterError, RangeError
 from lately.core.estimate import Estimate, Estimates
 from lately.core.keys import HashedKeys
 from lately.ingest.shape import window_and_lateness
+from lately.sketches.extracts import Extract
 from lately.sketches.hashing import DEFAULT_SEED
-from lately.sketches.ranks import check_shares, cover, whole
+from lately.sketches.ranks import check_shares, round_to_estimate
 from lately.sketches.sketch_kind import ROWS, ROWS_IN_TIME, Options, SketchKind, Suitability
 from lately.sketches.tree import TreeShape, merged_eps, read_tree_shape, tree_arrays, tree_shape
-from lately.sketches.windowed_tree import WindowedTree
+from lately.sketches.windowed_tree import TreeView, WindowedTree
 
 #: The quantiles that pipeline files, the command line and the HTTP API answer where none are given.
 DEFAULT_QUANTILES = (0.5, 0.9, 0.99)
@@ -29,6 +30,28 @@ DEFAULT_QUANTILES = (0.5, 0.9, 0.99)
 Between = tuple[Any, Any]
 _MOST_BINS = 2**52  # so that a bin is told from the next one in floating point
 _LARGEST = 1e300  # so that differences are finite too
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """Numbers from ``lo`` to ``hi`` cut into ``number`` steps of ``resolution``."""
+
+    lo: float
+    hi: float
+    resolution: float
+    number: int
+
+    def of(self, numbers: NDArray[np.float64]) -> NDArray[np.int64]:
+        """The step in which each number lies; a number outside is taken for the nearer end."""
+        inside = np.clip(numbers, self.lo, self.hi)
+        steps = np.floor((inside - self.lo) / self.resolution).astype(np.int64)
+        steps -= self.edge(steps) > inside  # a division may round past the edge that answers will name
+        steps += self.edge(steps + 1) <= inside
+        return np.minimum(steps, self.number - 1)
+
+    def edge(self, steps: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Where steps begin; the last one ends at ``hi``, and so may be a little longer or shorter."""
+        return np.where(steps >= self.number, self.hi, np.minimum(self.lo + steps * self.resolution, self.hi))
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +63,60 @@ class QuantilesShape(TreeShape):
     resolution: float
     clip: bool
 
+    @property
+    def steps(self) -> Steps:
+        """How numbers are cut into steps, which are the keys of the tree."""
+        return Steps(self.lo, self.hi, self.resolution, self.universe)
+
     def write(self, out: Writer) -> None:
         TreeShape.write(self, out)
         out.f64(self.lo)
         out.f64(self.hi)
         out.f64(self.resolution)
         out.u8(self.clip)
+
+
+class QuantilesView(TreeView):
+    """Answers of a ``Quantiles`` about one range; its methods are described there."""
+
+    shape: QuantilesShape
+
+    def quantile(self, q: Any) -> Any:
+        """The number below which a share of ``q`` of the arrivals lies; for several shares, a row for each."""
+        shares, steps = check_shares(q), self.shape.steps
+        low, value, high = self.tree.quantile(shares)
+        lowest, highest = steps.edge(low), steps.edge(high + 1)
+        middle = (steps.edge(value) + steps.edge(value + 1)) / 2
+        answers = Answers(QuantileAt, [shares.tolist(), Estimates(middle, lowest, highest, 1 - self.delta)])
+        return answers[0].value if np.ndim(q) == 0 else answers
+
+    def rank(self, x: float) -> Estimate:
+        """How many arrivals were at most ``x``; those in the same step as ``x`` are in the bounds."""
+        number, shape = _number(x), self.shape
+        if not shape.clip and not shape.lo <= number < shape.hi:  # nothing lies beyond the ends
+            return self.total() if number >= shape.hi else Estimate(0, 0, 0, 1.0)
+        at = int(shape.steps.of(np.array([number]))[0])
+        return self._between_steps((0, at - 1), (0, at))
+
+    def count_range(self, lo: float, hi: float) -> Estimate:
+        """How many arrivals were from ``lo`` to ``hi``; those in the same step as either are in the bounds."""
+        first, final, shape = _number(lo), _number(hi), self.shape
+        if first > final:
+            raise RangeError(f"count_range({lo}, {hi}) runs backwards", remedy="give the smaller number first")
+        if not shape.clip and (final < shape.lo or first > shape.hi):
+            return Estimate(0, 0, 0, 1.0)
+        a, b = (int(x) for x in shape.steps.of(np.array([first, final])))
+        # A step that lies inside as a whole is sure; a step at an end does, if nothing was clipped there.
+        open_ends = shape.clip
+        sure_from = 0 if first <= shape.lo and not open_ends else a + 1
+        sure_to = shape.universe - 1 if final >= shape.hi and not open_ends else b - 1
+        return self._between_steps((sure_from, sure_to), (a, b))
+
+    def _between_steps(self, sure: tuple[int, int], possible: tuple[int, int]) -> Estimate:
+        """How many arrivals there were from one step to another, where those at the ends may be inside or not."""
+        outer = self.count_between(*possible)
+        inner = self.count_between(*sure) if sure[0] <= sure[1] else (0.0, 0.0, 0.0)
+        return round_to_estimate((min(inner[0], outer[2]), (inner[1] + outer[1]) / 2, outer[2]), 1 - self.delta)
 
 
 @storable(5)
@@ -121,7 +192,7 @@ class Quantiles(WindowedTree):
             raise InputError(
                 f"the value {odd:g} lies outside of {self.lo:g}..{self.hi:g}; filter it, or build with outside='clip'"
             )
-        self._take(HashedKeys(self._bin(numbers).astype(np.uint64)), times, counts)
+        self._take(HashedKeys(self._shape.steps.of(numbers).astype(np.uint64)), times, counts)
 
     # -- read ----------------------------------------------------------------------------------------------------------
 
@@ -133,45 +204,15 @@ class Quantiles(WindowedTree):
         >>> latency.quantile([0.1, 0.5]).value.low.tolist()
         [1.0, 5.0]
         """
-        shares = check_shares(q)
-        low, value, high = self._in_range(last, between).quantiles(shares)
-        lowest, highest = self._edge(low), self._edge(high + 1)
-        middle = (self._edge(value) + self._edge(value + 1)) / 2
-        answers = Answers(QuantileAt, [shares.tolist(), Estimates(middle, lowest, highest, 1 - self.delta)])
-        return answers[0].value if np.ndim(q) == 0 else answers
+        return self.in_range(last, between).quantile(q)
 
     def rank(self, x: float, last: Duration | None = None, between: Between | None = None) -> Estimate:
         """How many arrivals were at most ``x``; what lies in the same step as ``x`` is in the bounds."""
-        number = _number(x)
-        if not self._shape.clip and not self.lo <= number < self.hi:  # nothing lies beyond the ends
-            total = self.total(last, between)
-            return total if number >= self.hi else Estimate(0, 0, 0, 1.0)
-        at = int(self._bin(np.array([number]))[0])
-        return self._between_steps((0, at - 1), (0, at), last, between)
+        return self.in_range(last, between).rank(x)
 
     def count_range(self, lo: float, hi: float, last: Duration | None = None, between: Between | None = None) -> Estimate:
         """How many arrivals were from ``lo`` to ``hi``; what lies in the same step as either is in the bounds."""
-        first, final = _number(lo), _number(hi)
-        if first > final:
-            raise RangeError(f"count_range({lo}, {hi}) runs backwards", remedy="give the smaller number first")
-        if not self._shape.clip and (final < self.lo or first > self.hi):
-            self._range(last, between)
-            return Estimate(0, 0, 0, 1.0)
-        a, b = (int(x) for x in self._bin(np.array([first, final])))
-        # A step that lies inside as a whole is sure; a step at an end does, if nothing was clipped there.
-        open_ends = self._shape.clip
-        sure_from = 0 if first <= self.lo and not open_ends else a + 1
-        sure_to = self._shape.universe - 1 if final >= self.hi and not open_ends else b - 1
-        return self._between_steps((sure_from, sure_to), (a, b), last, between)
-
-    def _between_steps(
-        self, sure: tuple[int, int], possible: tuple[int, int], last: Duration | None, between: Between | None
-    ) -> Estimate:
-        """How many arrivals there were from one step to another, where those at the ends may be inside or not."""
-        found, levels = self._in_range(last, between), self._layout.levels
-        outer = found.sum(cover(levels, *possible))
-        inner = found.sum(cover(levels, *sure)) if sure[0] <= sure[1] else (0.0, 0.0, 0.0)
-        return whole((min(inner[0], outer[2]), (inner[1] + outer[1]) / 2, outer[2]), 1 - self.delta)
+        return self.in_range(last, between).count_range(lo, hi)
 
     def plot(self, last: Duration | None = None, between: Between | None = None, points: int = 50, ax: Any = None) -> Any:
         """Draw the quantiles with the bounds as error bars; needs matplotlib. Returns the axes."""
@@ -182,16 +223,12 @@ class Quantiles(WindowedTree):
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
-    def _bin(self, numbers: NDArray[np.float64]) -> NDArray[np.int64]:
-        inside = np.clip(numbers, self.lo, self.hi)
-        bins = np.floor((inside - self.lo) / self.resolution).astype(np.int64)
-        bins -= self._edge(bins) > inside  # a division may round past the edge that answers will name
-        bins += self._edge(bins + 1) <= inside
-        return np.minimum(bins, self._shape.universe - 1)
+    def in_range(self, last: Duration | None = None, between: Between | None = None) -> QuantilesView:
+        """A view of one range, which answers several questions about it."""
+        return QuantilesView(self._shape, self._tree_in_range(last, between))
 
-    def _edge(self, bins: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Where steps begin; the last one ends at ``hi``, and so may be a little longer or shorter."""
-        return np.where(bins >= self._shape.universe, self.hi, np.minimum(self.lo + bins * self.resolution, self.hi))
+    def _view_of(self, extract: Extract) -> QuantilesView:
+        return QuantilesView(self._shape, self._tree_of(extract))
 
     @classmethod
     def _read_shape(cls, source: Reader) -> QuantilesShape:

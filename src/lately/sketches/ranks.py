@@ -38,8 +38,8 @@ def check_shares(q: Any) -> Floats:
     return shares
 
 
-def whole(bounds: tuple[float, float, float], confidence: float) -> Estimate:
-    """A number of arrivals as an answer: the truth is whole, so its bounds are."""
+def round_to_estimate(bounds: tuple[float, float, float], confidence: float) -> Estimate:
+    """Bounds (low, value, high) of a number of arrivals, rounded inwards: the true number is an integer."""
     low, high = sorted((math.ceil(bounds[0] - _ROUNDING), math.floor(bounds[2] + _ROUNDING)))  # likely bounds may cross
     return Estimate(min(max(round(bounds[1]), low), high), low, high, confidence)
 
@@ -161,7 +161,7 @@ class Suffix:
         return self._plan.odds * nodes * float(self.total.high[0]) / self._plan.width if nodes else 0.0
 
 
-class Range:
+class TreeRange:
     """What arrived in a range of time: since it began, less what came since it ended."""
 
     def __init__(self, plan: Layout, start: Suffix, end: Suffix | None) -> None:
@@ -181,7 +181,7 @@ class Range:
         low, value, high = (float(x[0]) for x in bounds)
         return low, value, high
 
-    def quantiles(self, q: Floats) -> tuple[Ints, Ints, Ints]:
+    def quantile(self, q: Floats) -> tuple[Ints, Ints, Ints]:
         """For each q, the keys between which the least key lies up to which a share of q arrived: (low, value, high).
 
         ``low`` is at most the first key whose rank can be that large, ``high`` at least the last one whose predecessor's

@@ -6,7 +6,7 @@ key ──> uint64 ──> one cell in each of ``depth`` rows ──> shared wav
 
 import math
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from lately.core.durations import Duration, arrivals
 from lately.core.errors import ParameterError
 from lately.core.estimate import Estimate, Estimates
 from lately.core.joined import JoinedKeys
+from lately.core.key_types import KeyTypes
 from lately.core.keys import Keys
 from lately.core.plan import check_word
 from lately.counters.base import MAX_STAMP, Bounds, Counts, Stamps
@@ -25,13 +26,15 @@ from lately.counters.shared import SharedWave
 from lately.counters.wave import Wave
 from lately.ingest.order import ReorderBuffer
 from lately.ingest.shape import WindowShape, read_window_shape, window_and_lateness
-from lately.sketches.candidates import Candidates, Found
+from lately.sketches.candidates import Candidates, CandidateSet
+from lately.sketches.extracts import Extract, ExtractableSketch
 from lately.sketches.hashing import DEFAULT_SEED
 from lately.sketches.heavy import check_phi, threshold
-from lately.sketches.moments import Moments
+from lately.sketches.moments import HeavyPart, Moments, MomentsView
+from lately.sketches.range_view import CellCounts, CountMinView, HashedRows
 from lately.sketches.sketch_kind import ROWS, Options, SketchKind, Suitability
 from lately.sketches.tally import tally
-from lately.sketches.windowed_countmin import WindowedCountMin
+from lately.sketches.windowed_countmin import SketchCells, WindowedCountMin
 
 Between = tuple[Any, Any]
 
@@ -76,8 +79,85 @@ class TopKShape(WindowShape):
         out.u64(self.seed)
 
 
+class CellsAndLists(CellCounts, Protocol):
+    """What the cells counted in one range, and which keys could be heavy there."""
+
+    def candidate_set(self) -> CandidateSet:
+        """The keys that could be heavy."""
+
+
+class TopKView(CountMinView, MomentsView):
+    """Answers of a ``TopK`` about one range.
+
+    Parameters
+    ----------
+    shape
+        What the sketch was asked for.
+    rows, key_types
+        As in ``CountMinView``.
+    counts
+        What the cells counted in the range, and which keys could be heavy.
+    """
+
+    _counts: CellsAndLists
+
+    def __init__(self, shape: TopKShape, rows: HashedRows, counts: CellsAndLists, key_types: KeyTypes = None) -> None:
+        super().__init__(rows, shape.delta, counts, key_types)
+        self.shape = shape
+
+    def top(self, k: int | None = None) -> Answers[KeyCount]:
+        """The ``k`` keys with the largest counts, by default as many as the sketch was built for."""
+        most = self.shape.k if k is None else _check_k(k)
+        candidates = self._counts.candidate_set()
+        if candidates.hashes.size > most:  # drop those that certainly occurred less often than ``most`` others
+            candidates = candidates.only(candidates.most >= np.partition(candidates.least, -most)[-most])
+        bounds = self.key_bounds(candidates.hashes)
+        return self._answers(candidates, bounds, np.arange(candidates.hashes.size), most)
+
+    def heavy_hitters(self, phi: float | None = None) -> Answers[KeyCount]:
+        """The keys with a share of ``phi`` or more of the arrivals, by default the phi that the sketch was built with."""
+        eps, line = self.shape.eps, self.shape.line
+        share = line if phi is None else phi
+        if phi is None and share == eps:
+            raise ParameterError(
+                "this TopK was built with k=", remedy="say which share is heavy, as in heavy_hitters(phi=0.05)"
+            )
+        check_phi(share, eps)
+        if share < line:
+            raise ParameterError(f"phi={phi!r} is below {line:g}, from which on keys are listed", remedy="build it with less")
+        least = threshold(share, eps, self.total_bounds())
+        candidates = self._counts.candidate_set()
+        candidates = candidates.only(candidates.most >= least)
+        bounds = self.key_bounds(candidates.hashes)
+        return self._answers(candidates, bounds, np.flatnonzero(bounds.high >= least))
+
+    def heavy_part(self) -> HeavyPart:
+        eps, candidates = self.shape.eps, self._counts.candidate_set()
+        low, value, high = (int(part[0]) for part in self.total_bounds())
+        candidates = candidates.only(candidates.most >= 2 * eps * low)
+        # One likely bound that is wrong would make the whole answer wrong, so they hold together; the lists are certain.
+        likely = self.key_bounds(candidates.hashes, together=candidates.hashes.size)
+        most = np.minimum(likely.high, candidates.most)
+        bounds = Bounds(np.clip(likely.low, candidates.least, most), np.clip(likely.value, candidates.least, most), most)
+        heavy = bounds.high >= max(2 * eps * low, 1.0)
+        missed = max(int(bounds.high[~heavy].max(initial=0)), candidates.missed)
+        # Bytes keep no order of the candidates, and sums of floats depend on it.
+        order = np.flatnonzero(heavy)[np.argsort(candidates.hashes[heavy])]
+        keys = Estimates(bounds.value[order], bounds.low[order], bounds.high[order], 1 - self.delta)
+        return HeavyPart(keys, missed, Estimate(value, low, high, 1.0))
+
+    def _answers(self, candidates: CandidateSet, bounds: Bounds, chosen: Ints, most: int | None = None) -> Answers[KeyCount]:
+        """The chosen candidates, largest first."""
+        order = chosen[np.lexsort((candidates.hashes[chosen], -bounds.value[chosen]))][:most]
+        low, value, high = (part[order] for part in bounds)
+        rest = np.delete(bounds.high, order).max(initial=0)
+        names = candidates.keys.pick(candidates.rows[order])
+        missed = max(int(rest), candidates.missed)
+        return Answers(KeyCount, [names, Estimates(value, low, high, 1 - self.delta)], missed=missed)
+
+
 @storable(6)
-class TopK(WindowedCountMin[TopKShape], Moments):
+class TopK(WindowedCountMin[TopKShape], ExtractableSketch[TopKShape], Moments):
     """Which keys came most often lately, and how often, for keys of any kind; mergeable across sites.
 
     Give ``phi``, the share of the arrivals from which on a key is heavy, or ``k``, how many you want to see. Counts about the
@@ -127,8 +207,7 @@ class TopK(WindowedCountMin[TopKShape], Moments):
         self._begin(shape, _parts(shape))
 
     def _begin(self, shape: TopKShape, parts: Any) -> Self:
-        self._odds, _ = plan.fewest_rows(shape.delta)
-        return self._begin_rows(shape.size, shape.seed, shape, parts)
+        return self._begin_rows(shape.size, shape.seed, shape, parts, plan.fewest_rows(shape.delta)[0])
 
     @classmethod
     def _new_parts(cls, shape: TopKShape) -> tuple[SharedWave, Wave, Candidates]:
@@ -151,13 +230,7 @@ class TopK(WindowedCountMin[TopKShape], Moments):
 
     def top(self, k: int | None = None, last: Duration | None = None, between: Between | None = None) -> Answers[KeyCount]:
         """The ``k`` keys with the largest counts. ``missed`` tells how often a key that is not listed came, at the most."""
-        most = self.k if k is None else _check_k(k)
-        ages = self._range(last, between)
-        found = self._candidates(ages)
-        if found.hashes.size > most:  # not those that surely came less often than so many others
-            found = found.only(found.most >= np.partition(found.least, -most)[-most])
-        bounds = self._keys_in_range(found.hashes, ages)
-        return self._answers(found, bounds, np.arange(found.hashes.size), most)
+        return self.in_range(last, between).top(k)
 
     def heavy_hitters(
         self, phi: float | None = None, last: Duration | None = None, between: Between | None = None
@@ -166,20 +239,7 @@ class TopK(WindowedCountMin[TopKShape], Moments):
 
         Every key with a share of phi + eps is listed, for certain; with probability 1 - delta each, none with less than phi.
         """
-        share = self._shape.line if phi is None else phi
-        if phi is None and share == self.eps:
-            raise ParameterError("this TopK was built with k=; say which share is heavy, as in heavy_hitters(phi=0.05)")
-        check_phi(share, self.eps)
-        if share < self._shape.line:
-            raise ParameterError(
-                f"phi={phi!r} is below {self._shape.line:g}, from which on keys are listed; build it with less"
-            )
-        ages = self._range(last, between)
-        least = threshold(share, self.eps, self._total_in_range(ages))
-        found = self._candidates(ages)
-        found = found.only(found.most >= least)
-        bounds = self._keys_in_range(found.hashes, ages)
-        return self._answers(found, bounds, np.flatnonzero(bounds.high >= least))
+        return self.in_range(last, between).heavy_hitters(phi)
 
     def plot(self, k: int | None = None, last: Duration | None = None, between: Between | None = None, ax: Any = None) -> Any:
         """Draw the top keys as bars with the bounds as error bars; needs matplotlib. Returns the axes."""
@@ -187,41 +247,29 @@ class TopK(WindowedCountMin[TopKShape], Moments):
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
-    def _candidates(self, ages: tuple[int, int | None]) -> Found:
-        """The keys worth asking for."""
+    def in_range(self, last: Duration | None = None, between: Between | None = None) -> TopKView:
+        """A view of one range, which answers several questions about it."""
+        counts = _SketchCellsAndLists(self, self._range(last, between))
+        return TopKView(self._shape, self._rows, counts, self._key_types)
+
+    def _view_of(self, extract: Extract) -> TopKView:
+        return TopKView(self._shape, self._rows, extract, self._key_types)
+
+    def _extract_since(self, age: int) -> Extract:
+        counts = _SketchCellsAndLists(self, (age, None))
+        return Extract(self.fingerprint, counts.cell_bounds(), counts.total_bounds(), np.empty(0), counts.candidate_set())
+
+    def _candidates_in_range(self, ages: tuple[int, int | None]) -> CandidateSet:
+        """The keys that could be heavy in a range."""
         (older, newer), now = ages, self._now
-        # Before time began, a stamp beyond all others finds nothing.
+        # Before the first arrival, a stamp beyond all others selects nothing.
         since = MAX_STAMP if now is None else self._stamp_at(older, now)
         until = None if now is None or newer is None else self._stamp_at(newer, now)
-        found = self._parts[2].between(since, until)
+        candidates = self._parts[2].between(since, until)
         if self._reorder_buffer.keys is not None and now is not None:
             ticks = self._tick_at(older, now), None if newer is None else self._tick_at(newer, now)
-            found = _with_held(found, self._reorder_buffer, *ticks)
-        return found
-
-    def _heavy_part(self, last: Duration | None, between: Between | None) -> tuple[Estimates, float, Estimate]:
-        """The keys that stand out, how often any other one came at the most, and the total."""
-        ages = self._range(last, between)
-        found = self._candidates(ages)
-        low, value, high = (int(x[0]) for x in self._total_in_range(ages))
-        found = found.only(found.most >= 2 * self.eps * low)
-        # One likely bound that is wrong would make the whole answer wrong, so they hold together; the lists are certain.
-        likely = self._keys_in_range(found.hashes, ages, together=found.hashes.size)
-        most = np.minimum(likely.high, found.most)
-        bounds = Bounds(np.clip(likely.low, found.least, most), np.clip(likely.value, found.least, most), most)
-        heavy = bounds.high >= max(2 * self.eps * low, 1.0)
-        missed = max(int(bounds.high[~heavy].max(initial=0)), found.missed)
-        order = np.flatnonzero(heavy)[np.argsort(found.hashes[heavy])]  # bytes keep none, and sums of floats depend on it
-        part = Estimates(bounds.value[order], bounds.low[order], bounds.high[order], 1 - self.delta)
-        return part, missed, Estimate(value, low, high, 1.0)
-
-    def _answers(self, found: Found, bounds: Bounds, chosen: Ints, most: int | None = None) -> Answers[KeyCount]:
-        """The chosen candidates, largest first."""
-        order = chosen[np.lexsort((found.hashes[chosen], -bounds.value[chosen]))][:most]
-        low, value, high = (part[order] for part in bounds)
-        rest = np.delete(bounds.high, order).max(initial=0)
-        names = found.keys.pick(found.rows[order])
-        return Answers(KeyCount, [names, Estimates(value, low, high, 1 - self.delta)], missed=max(int(rest), found.missed))
+            candidates = _with_held(candidates, self._reorder_buffer, *ticks)
+        return candidates
 
     # -- bytes ---------------------------------------------------------------------------------------------------------
 
@@ -240,17 +288,28 @@ class TopK(WindowedCountMin[TopKShape], Moments):
         return sketch
 
 
-def _with_held(found: Found, held: ReorderBuffer, since: int, until: int | None) -> Found:
+class _SketchCellsAndLists(SketchCells):
+    """What a TopK counted in a range, and which keys could be heavy there."""
+
+    def __init__(self, sketch: TopK, ages: tuple[int, int | None]) -> None:
+        super().__init__(sketch, ages)
+        self._top_k = sketch
+
+    def candidate_set(self) -> CandidateSet:
+        return self._top_k._candidates_in_range(self.ages)
+
+
+def _with_held(listed: CandidateSet, held: ReorderBuffer, since: int, until: int | None) -> CandidateSet:
     """Add the keys that are held back and lie in the range; they are counted exactly, so any of them may be heavy."""
     assert held.keys is not None
     rows = np.flatnonzero((held.ticks >= since) & (True if until is None else held.ticks < until))
-    together, counts = np.concatenate((found.hashes, held.hashes[rows])), held.counts[rows]
-    hashes, least, first = tally(together, np.concatenate((found.least, counts)))
+    all_hashes, counts = np.concatenate((listed.hashes, held.hashes[rows])), held.counts[rows]
+    hashes, least, first = tally(all_hashes, np.concatenate((listed.least, counts)))
     # What is held back adds to what a key that was on no list may have had.
-    _, most, _ = tally(together, np.concatenate((found.most, counts)))
-    most[found.hashes.size :] += found.missed
-    places = np.concatenate((found.rows, rows + len(found.keys)))
-    return Found(hashes, places[first], least, most, JoinedKeys([found.keys, held.keys]), found.missed)
+    _, most, _ = tally(all_hashes, np.concatenate((listed.most, counts)))
+    most[listed.hashes.size :] += listed.missed
+    places = np.concatenate((listed.rows, rows + len(listed.keys)))
+    return CandidateSet(hashes, places[first], least, most, JoinedKeys([listed.keys, held.keys]), listed.missed)
 
 
 def _parts(shape: TopKShape) -> tuple[SharedWave, Wave, Candidates]:

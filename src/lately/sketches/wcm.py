@@ -29,8 +29,9 @@ from lately.counters.splitter import Splitter
 from lately.counters.wave import Wave
 from lately.ingest.shape import WindowShape, read_window_shape, window_and_lateness
 from lately.sketches.hashing import DEFAULT_SEED
+from lately.sketches.range_view import CellCounts, CountMinView
 from lately.sketches.sketch_kind import SketchKind
-from lately.sketches.windowed_countmin import WindowedCountMin
+from lately.sketches.windowed_countmin import SketchCells, WindowedCountMin
 
 _MOST_CELLS = 2**28
 
@@ -126,6 +127,13 @@ class WcmSketch(WindowedCountMin[WcmShape]):
     def _count(self, keys: Keys, start: int, stamps: Stamps, counts: Counts | None) -> None:
         self._count_rows(keys, start, stamps, counts)
 
+    def in_range(self, last: Duration | None = None, between: tuple[Any, Any] | None = None) -> CountMinView:
+        """A view of the window, which answers several questions about it; of a ``PerfectCountMin``, of any range."""
+        return self._view(SketchCells(self, self._range(last, between)))
+
+    def _view(self, counts: CellCounts) -> CountMinView:
+        return CountMinView(self._rows, self.delta, counts, self._key_types)
+
     def cells(self) -> Counts:
         """What each cell counts now, row by row: the matrix of the paper, rounded. Those of several sites add up."""
         return self._cells_in_range(None, (self._window.ticks, None)).value
@@ -208,11 +216,18 @@ class SimpleCountMin(WcmSketch):
     def _new_cells(cls, shape: WcmShape) -> CounterArray:
         return Simple(math.prod(shape.size), shape.window.span)
 
-    def _keys_in_range(self, hashes: Hashes, ages: tuple[int, int | None], together: int = 1) -> Bounds:
-        low, value, high = super()._keys_in_range(hashes, ages, together)
+    def _view(self, counts: CellCounts) -> CountMinView:
+        return _SimpleView(self._rows, self.delta, counts, self._key_types)
+
+
+class _SimpleView(CountMinView):
+    """Of a ``SimpleCountMin``, whose cells do not know what came before the current period."""
+
+    def key_bounds(self, hashes: Hashes, together: int = 1) -> Bounds:
+        low, value, high = super().key_bounds(hashes, together)
         # What came before this period is unknown by key, but known in all.
-        counted = int(self._cells_in_range(None, ages).value[: self.width].sum())
-        before = max(int(self._total_in_range(ages).high[0]) - counted, 0)
+        counted = int(self.cell_bounds().value[: int(self._rows.width)].sum())
+        before = max(int(self.total_bounds().high[0]) - counted, 0)
         return Bounds(low, value, np.minimum(high, value + before))
 
 

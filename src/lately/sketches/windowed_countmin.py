@@ -1,51 +1,76 @@
 """A Count-Min array whose cells count over a window: what an ECM-sketch and a TopK have in common."""
 
 import math
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, Self, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lately.core.codec import Reader
 from lately.core.durations import Duration
 from lately.core.estimate import Estimate, Estimates
-from lately.core.key_types import NO_KEYS, KeyTypes, refuse_confused, types_of_keys, union
-from lately.core.keys import SEED, Hashes, Keys, all_hashes, key_column, one_key
+from lately.core.key_types import NO_KEYS, KeyTypes, types_of_keys, union
+from lately.core.keys import SEED, Hashes, Keys, key_column
 from lately.counters.base import Bounds, Cells, CounterArray, Counts, Part, Stamps
 from lately.ingest.shape import WindowShape
 from lately.ingest.windowed import inputs_of
-from lately.sketches.countmin import minima, without_collisions
 from lately.sketches.hashing import cells_of, coefficients, row_cells
+from lately.sketches.range_view import CountMinView, HashedRows
 from lately.sketches.scratch import scratch
 from lately.sketches.windowed_sketch import WindowedSketch
 
 S = TypeVar("S", bound=WindowShape)
 
 
+class SketchCells:
+    """What the cells of a sketch counted in a range of its window.
+
+    Parameters
+    ----------
+    sketch
+        The sketch.
+    ages
+        The range as ages in ticks: from the older one, up to the newer one (None: up to now).
+    now
+        The tick from which ages count; by default the sketch's newest.
+    """
+
+    def __init__(self, sketch: "WindowedCountMin[Any]", ages: tuple[int, int | None], now: int | None = None) -> None:
+        self._sketch, self.ages, self._now = sketch, ages, now
+
+    def total_bounds(self) -> Bounds:
+        return self._sketch._total_in_range(self.ages, self._now)
+
+    def cell_bounds(self, cells: Cells | None = None) -> Bounds:
+        return self._sketch._cells_in_range(cells, self.ages, self._now)
+
+
 class WindowedCountMin(WindowedSketch[S]):
     """Base of the sketches of keys; the first of its parts has ``width`` cells in each of ``depth`` rows."""
 
-    _words: NDArray[np.uint64]
-    _width: np.uint64
-    #: A row has more than odds/width of the other keys' arrivals in a cell with a probability of 1/odds.
-    _odds: float = math.e
+    _rows: HashedRows
     _key_types: KeyTypes
 
-    def _begin_rows(self, size: tuple[int, int], seed: int, shape: S, parts: tuple[Part, ...]) -> Self:
-        """Start empty, with rows of (width, depth)."""
-        self._words, self._width, self._key_types = coefficients(seed, size[1]), np.uint64(size[0]), NO_KEYS
+    def _begin_rows(self, size: tuple[int, int], seed: int, shape: S, parts: tuple[Part, ...], odds: float = math.e) -> Self:
+        """Start empty, with rows of (width, depth); ``odds`` as ``HashedRows`` has them."""
+        self._rows, self._key_types = HashedRows(coefficients(seed, size[1]), np.uint64(size[0]), odds), NO_KEYS
         return super()._begin(shape, parts)
 
     @property
     def width(self) -> int:
         """Cells in a row."""
-        return int(self._width)
+        return int(self._rows.width)
 
     @property
     def depth(self) -> int:
         """Rows."""
-        return int(self._words.shape[0])
+        return self._rows.depth
+
+    @property
+    def rows(self) -> HashedRows:
+        """How keys are hashed into cells."""
+        return self._rows
 
     @property
     def _array(self) -> CounterArray:
@@ -73,8 +98,8 @@ class WindowedCountMin(WindowedSketch[S]):
         hashes, cells = scratch(stamps.size)
         hashes.fill(SEED)
         keys.hash_into(start, hashes)
-        for row in range(self._words.shape[0]):
-            row_cells(hashes, row, self._words, self._width, cells)
+        for row in range(self.depth):
+            row_cells(hashes, row, self._rows.words, self._rows.width, cells)
             array.add_to_row(row, cells, stamps, counts)
         total.extend(stamps, counts)
         return hashes
@@ -86,7 +111,7 @@ class WindowedCountMin(WindowedSketch[S]):
 
         ``high`` is certain (except with randomized waves), ``low`` holds with probability 1 - delta.
         """
-        return self.counts(one_key(key), last=last, between=between)[0]
+        return self.in_range(last, between).count(key)
 
     def counts(self, keys: Any, last: Duration | None = None, between: tuple[Any, Any] | None = None) -> Estimates:
         """How often each of many keys was seen: ``.value``, ``.low`` and ``.high`` are arrays.
@@ -97,10 +122,11 @@ class WindowedCountMin(WindowedSketch[S]):
         >>> sketch.counts([1, 2, 3], last=15).value.tolist()
         [1, 1, 0]
         """
-        ages, column = self._range(last, between), key_column(keys)
-        refuse_confused(column, self._key_types)
-        low, value, high = self._keys_in_range(all_hashes(column), ages)
-        return Estimates(value, low, high, 1 - self.delta)
+        return self.in_range(last, between).counts(keys)
+
+    @abstractmethod
+    def in_range(self, last: Duration | None = None, between: tuple[Any, Any] | None = None) -> CountMinView:
+        """A view of one range, which answers several questions about it."""
 
     # -- the types of keys -----------------------------------------------------------------------------------------------
 
@@ -121,27 +147,6 @@ class WindowedCountMin(WindowedSketch[S]):
 
     # -- cells -----------------------------------------------------------------------------------------------------------
 
-    def _keys_in_range(self, hashes: Hashes, ages: tuple[int, int | None], together: int = 1) -> Bounds:
-        """Bounds of hashed keys; ``low`` holds with probability 1 - delta for any ``together`` of them at once.
-
-        They must have been chosen without a look at the cells: those that stand out there are those with most collisions.
-        """
-        if hashes.size * self.depth < self.width:  # few keys: ask their cells only
-            cells = cells_of(hashes, self._words, self.width)
-            bounds = self._cells_in_range(cells.reshape(-1), ages)
-            low, value, high = (part.reshape(cells.shape).min(axis=0) for part in bounds)
-        else:
-            table = np.stack(self._cells_in_range(None, ages), axis=1)
-            found = np.empty((hashes.size, 3), np.int64)
-            minima(hashes, self._words, self._width, table, found)
-            low, value, high = found.T
-        total = self._total_in_range(ages).high[0]  # certain: no key can have more
-        high = np.minimum(high, total)
-        value = np.minimum(value, high)
-        odds = self._odds * together ** (1 / self.depth)  # so that all rows exceed it with probability delta/together
-        sure = np.ceil(without_collisions(low, total, self.width, odds) * (1 - 1e-12)).astype(np.int64)
-        return Bounds(np.minimum(sure, value), value, high)
-
     def _cells_in_range(self, cells: Cells | None, ages: tuple[int, int | None], now: int | None = None) -> Bounds:
         """Bounds of these cells, or of all."""
 
@@ -155,6 +160,6 @@ class WindowedCountMin(WindowedSketch[S]):
         """What is held back since a tick, by cell."""
         table = np.zeros(self._array.cells, np.int64)
         newer = self._reorder_buffer.ticks >= tick
-        for row in cells_of(self._reorder_buffer.hashes[newer], self._words, self.width):
+        for row in cells_of(self._reorder_buffer.hashes[newer], self._rows.words, self.width):
             np.add.at(table, row, self._reorder_buffer.counts[newer])
         return table

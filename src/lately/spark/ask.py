@@ -1,7 +1,7 @@
 """The answers after a batch: sites extract what queries ask for, the driver adds it up.
 
 For questions over all sites no sketch travels, only what each task's sites counted in the ranges that are asked for, added up
-(see ``lately.sketches.ranged``). Ranges end at the newest row of all sites, also at a site that has been silent for a while.
+(see ``lately.sketches.extracts``). Ranges end at the newest row of all sites, also at a site that has been silent for a while.
 """
 
 import base64
@@ -22,7 +22,7 @@ from lately.core.times import instant_of
 from lately.ingest.windowed import merge
 from lately.pipeline.plan import PipelinePlan, QueryBinding, SketchSpec, WindowsSpec
 from lately.pipeline.state_versions import StateVersions, unpacked
-from lately.sketches.ranged import Extract, ExtractSum, answering, extract_at
+from lately.sketches.extracts import Extract, ExtractSum, extract, view_of
 from lately.spark.sites import each_site
 
 Row = dict[str, Any]
@@ -78,7 +78,7 @@ def share(plan: PipelinePlan, now: int, sites: Iterable[tuple[str, dict[str, Any
                         partials[thing.name] = [merge(partials[thing.name])]
                 continue
             for last in dict.fromkeys(ask.query.last for ask in mine if ask.query.by == "all"):
-                extracts[thing.name, last].add(extract_at(sketches[thing.name], last, now))
+                extracts[thing.name, last].add(extract(sketches[thing.name], last, now))
         rows += _site_rows(plan, now, site, sketches)
     return {
         "rows": rows,
@@ -93,7 +93,7 @@ def _site_rows(plan: PipelinePlan, now: int, site: str, sketches: dict[str, Any]
     for ask in plan.bindings:
         if ask.query.by == "site" and not isinstance(ask.query, Exact):
             asked = [sketches[name] for name in ask.spec_names]
-            rows += answer_rows(ask, [answering(sketch, extract_at(sketch, ask.query.last, now)) for sketch in asked], site)
+            rows += answer_rows(ask, [view_of(sketch, extract(sketch, ask.query.last, now)) for sketch in asked], site)
     return rows
 
 
@@ -137,7 +137,7 @@ def answers_of(plan: PipelinePlan, shares: Iterable[dict[str, Any]]) -> tuple[li
         elif all((name, ask.query.last) in extracts for name in ask.spec_names):
             asked = [(kept[name], extracts[name, ask.query.last]) for name in ask.spec_names]
             rows += answer_rows(
-                ask, [answering(thing.empty(), known) for thing, known in asked if isinstance(thing, SketchSpec)], None
+                ask, [view_of(thing.empty(), known) for thing, known in asked if isinstance(thing, SketchSpec)], None
             )
     order = {ask.query.name: place for place, ask in enumerate(plan.bindings)}
     rows.sort(key=lambda row: (order[row["query"]], row["site"] or ""))  # tasks end in any order

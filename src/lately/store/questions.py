@@ -1,6 +1,6 @@
 """Questions that nobody had thought of before: answered from the sketches that are in the store, over any range and any sites.
 
-    last     what every site counted in the range is added up (``lately.sketches.ranged``): no error is added
+    last     what every site counted in the range is added up (``lately.sketches.extracts``): no error is added
     between  the sites' sketches are merged, and the merged one is asked: its bounds are a little wider
 
 A range ends at the time of the newest stored version, ``asof``, also at a site that has been silent for a while. Sums and
@@ -19,7 +19,7 @@ from lately.core.errors import InputError, QueryError, RangeError
 from lately.core.estimate import Estimate, Estimates
 from lately.core.times import tick_of
 from lately.ingest.windowed import merge
-from lately.sketches.ranged import Extract, answering, extract_at
+from lately.sketches.extracts import Extract, extract, view_of
 from lately.store.fitting import FITTING, best, fitting, named
 from lately.store.remembered import Remembered
 from lately.store.view import GoneError, UnknownError, Version, View
@@ -219,10 +219,10 @@ class Questions:
         if found is None:
             sketches = self._sketches(version, name, sites)
             now = _now(version, sketches)
-            known = _added(extract_at(sketch, last, now) for sketch in sketches)
+            known = _added(extract(sketch, last, now) for sketch in sketches)
             # All sums are like one sketch, or each of them would hold another one in memory.
-            found = answering(self._likes.setdefault((version, name), sketches[0]), known)
-            listed = 0 if known.found is None else 100 * known.found.hashes.size
+            found = view_of(self._likes.setdefault((version, name), sketches[0]), known)
+            listed = 0 if known.candidates is None else 100 * known.candidates.hashes.size
             self._sums.put(key, found, 3 * known.cells.value.nbytes + listed)
         return found
 

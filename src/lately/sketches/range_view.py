@@ -1,0 +1,132 @@
+"""What answers questions about one range of time. A sketch builds a view of its own range, an extract one of what it holds.
+
+sketch.in_range(last=…) ───> counts of the sketch's cells ──┐
+                                                            ├──> RangeView ──> answers
+view_of(sketch, extract) ──> counts in the extract ─────────┘
+"""
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lately.core.estimate import Estimate, Estimates
+from lately.core.key_types import KeyTypes, refuse_confused
+from lately.core.keys import Hashes, Keys, all_hashes, key_column, one_key
+from lately.counters.base import Bounds, Cells
+from lately.sketches.countmin import minima, without_collisions
+from lately.sketches.hashing import cells_of
+
+
+class CellCounts(Protocol):
+    """What rows of hashed cells counted in one range of time."""
+
+    def total_bounds(self) -> Bounds:
+        """Bounds of all arrivals: arrays of one number."""
+
+    def cell_bounds(self, cells: Cells | None = None) -> Bounds:
+        """Bounds of these cells, or of all."""
+
+
+class RangeView(ABC):
+    """Answers about one range of time."""
+
+    def __init__(self, delta: float) -> None:
+        self.delta = delta
+
+    @abstractmethod
+    def total_bounds(self) -> Bounds:
+        """Bounds of all arrivals: arrays of one number."""
+
+    def total(self) -> Estimate:
+        """The number of arrivals in the range; its bounds are certain."""
+        low, value, high = (int(part[0]) for part in self.total_bounds())
+        return Estimate(value, low, high, 1.0)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class HashedRows:
+    """Rows of hashed cells: where the cells of a key are, and how likely other keys share them.
+
+    Parameters
+    ----------
+    words
+        The coefficients of each row's hash function.
+    width
+        Cells in a row.
+    odds
+        With a probability of 1/odds, a cell holds more than odds/width of the other keys' arrivals.
+    """
+
+    words: NDArray[np.uint64]
+    width: np.uint64
+    odds: float = math.e
+
+    @property
+    def depth(self) -> int:
+        """The number of rows."""
+        return int(self.words.shape[0])
+
+
+class CountMinView(RangeView):
+    """Counts of keys in one range, from rows of hashed cells.
+
+    Parameters
+    ----------
+    rows
+        How keys are hashed into cells.
+    delta
+        The probability that a lower bound is wrong.
+    counts
+        What the cells counted in the range.
+    key_types
+        The types of the keys that were counted, to refuse a question that confuses 3 with "3"; None if they are not known.
+    """
+
+    def __init__(self, rows: HashedRows, delta: float, counts: CellCounts, key_types: KeyTypes = None) -> None:
+        super().__init__(delta)
+        self._rows, self._counts, self._key_types = rows, counts, key_types
+
+    def total_bounds(self) -> Bounds:
+        return self._counts.total_bounds()
+
+    def cell_bounds(self, cells: Cells | None = None) -> Bounds:
+        """Bounds of these cells, or of all."""
+        return self._counts.cell_bounds(cells)
+
+    def count(self, key: Any) -> Estimate:
+        """How often a key occurred; ``high`` is certain (except with randomized waves), ``low`` likely."""
+        return self.counts(one_key(key))[0]
+
+    def counts(self, keys: Any) -> Estimates:
+        """How often each key of a column occurred: ``.value``, ``.low`` and ``.high`` are arrays."""
+        column: Keys = key_column(keys)
+        refuse_confused(column, self._key_types)
+        low, value, high = self.key_bounds(all_hashes(column))
+        return Estimates(value, low, high, 1 - self.delta)
+
+    def key_bounds(self, hashes: Hashes, together: int = 1) -> Bounds:
+        """Bounds of hashed keys; ``low`` holds with probability 1 - delta for any ``together`` of them at once.
+
+        The keys must have been chosen without a look at the cells: those that stand out there are those with most collisions.
+        """
+        rows = self._rows
+        width = int(rows.width)
+        if hashes.size * rows.depth < width:  # few keys: read only their cells
+            cells = cells_of(hashes, rows.words, width)
+            bounds = self.cell_bounds(cells.reshape(-1))
+            low, value, high = (part.reshape(cells.shape).min(axis=0) for part in bounds)
+        else:
+            table = np.stack(self.cell_bounds(), axis=1)
+            smallest = np.empty((hashes.size, 3), np.int64)
+            minima(hashes, rows.words, rows.width, table, smallest)
+            low, value, high = smallest.T
+        total = self.total_bounds().high[0]  # certain: no key can have more
+        high = np.minimum(high, total)
+        value = np.minimum(value, high)
+        odds = rows.odds * together ** (1 / rows.depth)  # so that all rows exceed it with probability delta/together
+        likely = np.ceil(without_collisions(low, total, width, odds) * (1 - 1e-12)).astype(np.int64)
+        return Bounds(np.minimum(likely, value), value, high)
