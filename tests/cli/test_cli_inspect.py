@@ -160,7 +160,7 @@ def test_inspect_tells_what_a_sketch_was_built_with(tmp_path):
     made = lt.Dyadic(universe=2**32, window="1h", eps=0.1, delta=0.1, seed=77)
     facts = data_of(run("inspect", stored(made, tmp_path), "--json"))
     assert [facts[name] for name in ("universe", "levels", "seed")] == [2**32, 8, 77]
-    for outside in ("clip", "refuse"):
+    for outside in ("clip", "reject"):
         made = lt.Quantiles(window="1h", eps=0.1, lo=-1, hi=1, resolution=0.01, outside=outside)
         facts = data_of(run("inspect", stored(made, tmp_path), "--json"))
         assert [facts[name] for name in ("lo", "hi", "resolution", "outside", "levels")] == [-1, 1, 0.01, outside, 2]

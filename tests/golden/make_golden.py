@@ -203,7 +203,7 @@ def answers(thing, version=VERSION):
     if isinstance(thing, lt.Windows | lt.Partials):
         return exact_cases.ask(thing)
     if isinstance(thing, lt.CountMin):
-        said = {"counts": [row(e) for e in thing.counts(np.arange(12))], "total": thing.total}
+        said = {"counts": [row(e) for e in thing.counts(np.arange(12))], "total": thing.total()}
         return said | {"self_join": row(thing.self_join()), "repr": repr(thing)}
     if isinstance(thing, lt.AmsSketch | lt.FastAmsSketch):
         asked = (
@@ -212,7 +212,7 @@ def answers(thing, version=VERSION):
             thing.range_sum(range(5, 30)),
             thing.range_sum([1, 2], weights=[3, -1]),
         )
-        return {"answers": list(map(row, asked)), "total": thing.total, "weight": thing.weight, "repr": repr(thing)}
+        return {"answers": list(map(row, asked)), "total": thing.total(), "weight": thing.weight, "repr": repr(thing)}
     window = thing.window
     part = {"time": "100s", "integer": 300, "arrivals": 150}[window.kind]
     half = {"time": ("5m", "1m"), "integer": (700, 100), "arrivals": (400, 10)}[window.kind]

@@ -82,7 +82,7 @@ def _ask_wcm(sketch):
 
 
 def _ask_linear(sketch):
-    answers = [sketch.total, sketch.weight, sketch.self_join(), sketch.inner_product(sketch)]
+    answers = [sketch.total(), sketch.weight, sketch.self_join(), sketch.inner_product(sketch)]
     return [*answers, sketch.range_sum(range(3, 9)), sketch.range_sum([1, "a"], weights=[2, -1])]
 
 
@@ -152,7 +152,7 @@ for _class in (lt.PerfectCountMin, lt.SimpleCountMin, lt.ProportionalCountMin, l
 CASES["CountMin"] = Case(
     lambda: lt.CountMin(eps=0.1, delta=0.1),
     lambda sketch, piece: sketch.update(piece.cells, piece.counts),
-    lambda sketch: [*sketch.counts(np.arange(20)), sketch.total, sketch.self_join()],
+    lambda sketch: [*sketch.counts(np.arange(20)), sketch.total(), sketch.self_join()],
     windowed=False,
     lossless=True,
 )

@@ -24,7 +24,7 @@ def test_the_table_is_the_naive_one(keys, seed):
         sketch.width,
     )
     assert (sketch.table == expected).all()
-    assert sketch.total == len(keys)
+    assert sketch.total() == len(keys)
 
 
 def test_answers_miss_no_more_often_than_delta():

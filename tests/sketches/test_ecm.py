@@ -260,7 +260,7 @@ def test_ranges_by_dates():
 def test_an_empty_sketch_answers_nothing_seen():
     sketch = lt.EcmSketch(window="1h", eps=0.1, delta=0.1)
     assert sketch.count("x").value == sketch.total().value == sketch.self_join().value == 0
-    assert sketch.extract().total == 0
+    assert sketch.extract().total() == 0
     assert lt.merge([sketch, sketch]).total().value == 0
     assert lt.from_bytes(sketch.to_bytes()).to_bytes() == sketch.to_bytes()
 

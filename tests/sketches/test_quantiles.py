@@ -246,7 +246,7 @@ def test_merged_sketches_bound_the_union(inputs, grid):
                 assert int((inside <= x).sum()) in one.rank(x, last=last)
 
 
-@pytest.mark.parametrize("outside", ["refuse", "clip"])
+@pytest.mark.parametrize("outside", ["reject", "clip"])
 @pytest.mark.parametrize("grid", [*GRIDS[:-1], (0, 70, np.float32(0.7)), (Fraction(1, 3), 5, Fraction(1, 7))])
 def test_bytes_bring_back_the_same(grid, outside):
     sketch = build(grid, outside=outside, lateness="10s", window="1h", merge_height=2, delta=0.3)
@@ -364,7 +364,7 @@ def test_an_empty_sketch_answers_nothing_seen():
         ({"resolution": 61}, "resolution=61"),
         ({"resolution": float("nan")}, "resolution=nan: give a finite number"),
         ({"resolution": 1e-15}, "resolution=1e-15 makes .* steps from 0 to 60; give a coarser one"),
-        ({"outside": "drop"}, "outside='drop': give 'refuse' or 'clip'"),
+        ({"outside": "drop"}, "outside='drop': give 'reject' or 'clip'"),
         ({"outside": None}, "outside=None"),
         ({"eps": 0}, "eps=0"),
         ({"delta": 1}, "delta=1"),
@@ -379,7 +379,7 @@ def test_what_cannot_be_built_is_refused(options, says):
         build(**options)
 
 
-@pytest.mark.parametrize("outside", ["refuse", "clip"])
+@pytest.mark.parametrize("outside", ["reject", "clip"])
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

@@ -27,7 +27,7 @@ def _facts(blob: bytes) -> dict[str, Any]:
         facts |= {name: getattr(thing, name) for name in ("eps", "delta", "width", "depth", "seed", "total", "weight")}
     elif isinstance(thing, lt.CountMin):
         facts |= {"delta": thing.delta, "width": thing.width, "depth": thing.depth, "seed": thing.seed, "error": thing.error}
-        facts |= {"arrivals": thing.total}
+        facts |= {"arrivals": thing.total()}
     else:
         shape, total = thing._shape, thing.count() if isinstance(thing, lt.WindowCounter) else thing.total()
         facts |= {"window": repr(thing.window), "eps": shape.eps, "delta": shape.delta, **_made_of(thing)}
@@ -65,7 +65,7 @@ def _made_of(thing: Any) -> dict[str, Any]:
         return {**splits, "width": thing.width, "depth": thing.depth, "seed": shape.seed}
     cells = {"levels": len(thing._layout.levels), "cells": thing._layout.cells, "seed": shape.seed}
     if isinstance(thing, lt.Quantiles):
-        outside = "clip" if shape.clip else "refuse"
+        outside = "clip" if shape.clip else "reject"
         return {"lo": shape.lo, "hi": shape.hi, "resolution": shape.resolution, "outside": outside, **cells}
     return {"universe": shape.universe, **cells}
 

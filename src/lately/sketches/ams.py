@@ -131,9 +131,8 @@ class LinearSketch(ABC):
         """The numbers: ``depth`` rows of ``width``."""
         return self._table.reshape(self.depth, self.width)
 
-    @property
     def total(self) -> int:
-        """The sum of all counts; what was taken away is subtracted."""
+        """The sum of all counts; negative counts are subtracted."""
         return self._total
 
     @property
@@ -149,7 +148,7 @@ class LinearSketch(ABC):
     def __repr__(self) -> str:
         return (
             f"{type(self).__name__}(eps={self.eps}, delta={self.delta}, width={self.width}, depth={self.depth}, "
-            f"total={self.total:_}, nbytes={self.nbytes:_})"
+            f"total={self.total():_}, nbytes={self.nbytes:_})"
         )
 
     # -- write ---------------------------------------------------------------------------------------------------------
@@ -304,7 +303,7 @@ class AmsSketch(LinearSketch):
 
     >>> sketch = AmsSketch(eps=0.2, delta=0.1)
     >>> sketch.update(["a", "b", "a", "b"], counts=[1, 5, 2, -5])
-    >>> sketch.self_join().value, sketch.total
+    >>> sketch.self_join().value, sketch.total()
     (9.0, 3)
     """
 

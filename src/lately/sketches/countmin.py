@@ -69,7 +69,7 @@ class CountMin:
 
     >>> sketch = CountMin(eps=0.01, delta=0.01)
     >>> sketch.update(["a", "b", "a"])
-    >>> sketch.count("a"), sketch.total
+    >>> sketch.count("a"), sketch.total()
     (Estimate(2, 2..2, 99%), 3)
     """
 
@@ -98,9 +98,8 @@ class CountMin:
         """The numbers: ``depth`` rows of ``width``."""
         return self._table.reshape(self.depth, self.width)
 
-    @property
     def total(self) -> int:
-        """All arrivals; every row counts each of them once."""
+        """The number of arrivals: each of them is counted once in every row."""
         return int(self.table[0].sum())
 
     @property
@@ -137,7 +136,7 @@ class CountMin:
         found = np.empty((hashes.size, 1), np.int64)
         minima(hashes, self._words, np.uint64(self.width), self._table[:, None], found)
         value, high = found[:, 0], self._high(found[:, 0])
-        low = np.ceil(without_collisions(value / (1 + self.error), self._high(self.total), self.width) * (1 - 1e-12))
+        low = np.ceil(without_collisions(value / (1 + self.error), self._high(self.total()), self.width) * (1 - 1e-12))
         return Estimates(value, np.minimum(low.astype(np.int64), value), high, 1 - self.delta)
 
     def count(self, key: Any) -> Estimate:
@@ -154,7 +153,7 @@ class CountMin:
         mine, its = self.table.astype(np.float64), other.table.astype(np.float64)
         value = float((mine * its).sum(axis=1).min())
         low = value / ((1 + self.error) * (1 + other.error))
-        total = float(self._high(self.total)) * float(other._high(other.total))
+        total = float(self._high(self.total())) * float(other._high(other.total()))
         low = float(without_collisions(np.float64(low), total, self.width))
         return Estimate(value, min(low, value), value / ((1 - self.error) * (1 - other.error)), 1 - self.delta)
 
@@ -215,4 +214,4 @@ class CountMin:
         return cls._of(width, depth, delta, seed, error, table)
 
     def __repr__(self) -> str:
-        return f"CountMin(width={self.width}, depth={self.depth}, total={self.total:_}, nbytes={self.nbytes:_})"
+        return f"CountMin(width={self.width}, depth={self.depth}, total={self.total():_}, nbytes={self.nbytes:_})"

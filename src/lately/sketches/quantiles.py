@@ -145,7 +145,7 @@ class Quantiles(WindowedTree):
         hi: float,
         resolution: float,
         delta: float = 0.01,
-        outside: Literal["refuse", "clip"] = "refuse",
+        outside: Literal["reject", "clip"] = "reject",
         tick: Duration | None = None,
         merge_height: int = 0,
         lateness: Duration | None = None,
@@ -154,8 +154,8 @@ class Quantiles(WindowedTree):
         lo, hi, resolution = _finite("lo", lo), _finite("hi", hi), _finite("resolution", resolution)
         if not lo < hi or not 0 < resolution <= hi - lo:
             raise ParameterError(f"lo={lo:g}, hi={hi:g}, resolution={resolution:g}: give lo < hi and a resolution between them")
-        if outside not in ("refuse", "clip"):
-            raise ParameterError(f"outside={outside!r}: give 'refuse' or 'clip'")
+        if outside not in ("reject", "clip"):
+            raise ParameterError(f"outside={outside!r}: give 'reject' or 'clip'")
         if (steps := (hi - lo) / resolution) > _MOST_BINS:
             raise ParameterError(f"resolution={resolution:g} makes {steps:.3g} steps from {lo:g} to {hi:g}; give a coarser one")
         bins = _bins(lo, hi, resolution)

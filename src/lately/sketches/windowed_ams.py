@@ -239,7 +239,7 @@ class WindowedAmsSketch(WindowedSketch[AmsShape]):
         vector, square = self._plain()._vector(keys, weights)
         table = vector.table.astype(np.float64)
         norms = math.sqrt(self._second_moment(rows)[2] * square)
-        least = 0.0 if vector.total == vector.weight else -math.inf
+        least = 0.0 if vector.total() == vector.weight else -math.inf
         return self._within(rows.times(Rows(table, table, table)), norms, 1 - 2 * self.delta, least)
 
     def _second_moment(self, rows: Rows) -> tuple[float, float, float]:
