@@ -1,4 +1,4 @@
-"""What is pushed: batches and alerts as their files appear, again for those who come back, and an end when the server stops."""
+"""The event stream: new batches and alerts, what a client missed when it reconnects, and an end when the server stops."""
 
 import asyncio
 import json
@@ -50,11 +50,16 @@ def test_a_batch_and_its_alert_are_pushed(store):
         assert alert[2] == client.get("/api/alerts").json()["rows"][-1]
 
 
-def test_who_comes_back_hears_what_was_missed(store):
+def test_a_client_that_reconnects_receives_what_it_missed(store):
     with serving(store.path) as client:
         with client.stream("GET", "/api/stream", headers={"last-event-id": "0"}) as answer:
-            heard = events(answer, 4)
-        assert [(event, data["batch"]) for event, _, data in heard] == [("alert", 1), ("batch", 1), ("alert", 2), ("batch", 2)]
+            received = events(answer, 4)
+        assert [(event, data["batch"]) for event, _, data in received] == [
+            ("alert", 1),
+            ("batch", 1),
+            ("alert", 2),
+            ("batch", 2),
+        ]
         with client.stream("GET", "/api/stream", headers={"last-event-id": "99"}) as answer:  # of another run
             assert [number for _, number, _ in events(answer, 2)] == [None, "2"]
         with client.stream("GET", "/api/stream", headers={"last-event-id": "2"}) as answer:
@@ -65,7 +70,7 @@ def test_who_comes_back_hears_what_was_missed(store):
                 assert answer.status_code == 200
 
 
-def test_a_batch_that_is_run_again_is_told_again(store):
+def test_a_batch_that_is_run_again_is_sent_again(store):
     with serving(store.path) as client, client.stream("GET", "/api/stream") as answer:
         lines = answer.iter_lines()
         assert next(lines).startswith("retry: ")
@@ -85,23 +90,23 @@ def test_answers_follow_the_store(store):
         assert client.get("/api/count?key=/").json()["estimate"]["value"] == 1
 
 
-def test_the_server_stops_while_somebody_listens(store):
+def test_the_server_stops_while_clients_are_connected(store):
     with httpx.Client(trust_env=False, timeout=PATIENCE) as listener:
         with serving(store.path) as client:
             asked = listener.build_request("GET", client.base_url.join("/api/stream"))
             answers = [listener.send(asked, stream=True) for _ in range(3)]
             lines = [answer.iter_lines() for answer in answers]
-            assert {next(one) for one in lines} == {"retry: 2000"}
-        assert [list(one) for one in lines] == [[""]] * 3
+            assert {next(stream) for stream in lines} == {"retry: 2000"}
+        assert [list(stream) for stream in lines] == [[""]] * 3
 
 
-def test_only_so_many_may_listen(store):
+def test_the_number_of_clients_is_limited(store):
     with serving(store.path) as client:
         limits = httpx.Limits(max_connections=None)
         with httpx.Client(base_url=client.base_url, limits=limits, trust_env=False, timeout=PATIENCE) as many:
             answers = [many.send(many.build_request("GET", "/api/stream"), stream=True) for _ in range(_MAX_CLIENTS)]
             pieces = [answer.iter_raw() for answer in answers]
-            assert {next(one) for one in pieces} == {b"retry: 2000\n\n"}
+            assert {next(piece) for piece in pieces} == {b"retry: 2000\n\n"}
             refused = client.get("/api/stream", timeout=PATIENCE)
             assert (refused.status_code, refused.json()["error"]["code"]) == (503, "busy")
             for answer in answers:
@@ -109,33 +114,33 @@ def test_only_so_many_may_listen(store):
         wait_until(lambda: "lately_stream_listeners 0.0" in client.get("/metrics").text)
 
 
-def test_signs_of_life_and_listeners_who_do_not_read(store):
+def test_pings_and_clients_that_do_not_read(store):
     async def scene():
-        live = Broadcaster(View(store.path), Metrics([]), poll_interval=0.02, ping_interval=0.05)
-        watching = asyncio.create_task(live.watch())
-        lazy, eager = live.connect(None), live.connect(None)
-        assert [await anext(lazy), await anext(eager)] == [b"retry: 2000\n\n"] * 2
-        assert await anext(eager) == b": ping\n\n"
-        heard = []
+        broadcaster = Broadcaster(View(store.path), Metrics([]), poll_interval=0.02, ping_interval=0.05)
+        watching = asyncio.create_task(broadcaster.watch())
+        slow, fast = broadcaster.connect(None), broadcaster.connect(None)
+        assert [await anext(slow), await anext(fast)] == [b"retry: 2000\n\n"] * 2
+        assert await anext(fast) == b": ping\n\n"
+        received = []
 
-        async def hear():
-            async for frame in eager:
-                heard.append(frame)
+        async def receive():
+            async for frame in fast:
+                received.append(frame)
 
-        hearing = asyncio.create_task(hear())
+        receiving = asyncio.create_task(receive())
         await asyncio.sleep(0)
-        for batch in range(3, 3 + _MAX_WAITING + 2):  # more than may wait for one who does not read
+        for batch in range(3, 3 + _MAX_WAITING + 2):  # more than may wait for a client that does not read
             store.put("runs", batch, [stores.run(batch)])
         async with asyncio.timeout(PATIENCE):
-            while not any(b"id: 260" in frame for frame in heard):
+            while not any(b"id: 260" in frame for frame in received):
                 await asyncio.sleep(0.02)
-        rest = [frame async for frame in lazy]
-        live.disconnect_all()
-        await hearing
+        rest = [frame async for frame in slow]
+        broadcaster.disconnect_all()
+        await receiving
         watching.cancel()
-        live.close()
-        return heard, rest
+        broadcaster.close()
+        return received, rest
 
-    heard, rest = asyncio.run(scene())
-    assert [frame.split(b"\n")[0] for frame in heard if frame.startswith(b"id")] == [b"id: %d" % n for n in range(3, 261)]
+    received, rest = asyncio.run(scene())
+    assert [frame.split(b"\n")[0] for frame in received if frame.startswith(b"id")] == [b"id: %d" % n for n in range(3, 261)]
     assert len(rest) < _MAX_WAITING

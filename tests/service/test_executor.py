@@ -1,4 +1,4 @@
-"""Where questions are worked out: short ones at once, long ones apart, and none for longer than the limit."""
+"""Where questions run: short ones in the event loop, long ones in a thread, and none for longer than the limit."""
 
 import asyncio
 import threading
@@ -12,7 +12,7 @@ from lately.service.http_errors import HttpError
 
 
 class Clock:
-    """Time as a test has it: a call takes as long as it says, however busy the machine is."""
+    """A clock that a test sets: a call takes as long as the test says, on a busy machine as well."""
 
     def __init__(self):
         self.now = 0.0
@@ -30,46 +30,46 @@ def clock(monkeypatch):
 
 
 def play(scene, limit=PATIENCE):
-    """Run a scene with work to be done, and let go of its threads."""
+    """Run a coroutine with an executor, and close that."""
 
-    async def whole():
-        work = TimedExecutor(limit)
+    async def with_executor():
+        executor = TimedExecutor(limit)
         try:
-            return await scene(work)
+            return await scene(executor)
         finally:
-            work.close()
+            executor.close()
 
-    return asyncio.run(whole())
+    return asyncio.run(with_executor())
 
 
-def here():
+def is_main_thread():
     return threading.current_thread() is threading.main_thread()
 
 
-def test_what_is_known_to_be_short_is_done_at_once(clock):
-    async def scene(work):
-        return [await work.run("range", here) for _ in range(3)], await work.run("other", here)
+def test_calls_known_to_be_short_run_in_the_event_loop(clock):
+    async def scene(executor):
+        return [await executor.run("range", is_main_thread) for _ in range(3)], await executor.run("other", is_main_thread)
 
     assert play(scene) == ([False, True, True], False)
 
 
 @pytest.mark.parametrize("clocks", [["perf_counter"], ["thread_time"]], ids=["waiting", "working"])
-def test_what_turns_out_to_be_long_is_done_apart_again(clock, monkeypatch, clocks):
+def test_a_call_that_turns_out_to_be_long_sends_the_next_to_a_thread(clock, monkeypatch, clocks):
     for name in {"perf_counter", "thread_time"}.difference(clocks):
         monkeypatch.setattr(module, name, Clock())
 
     def long():
         clock.now += 0.03
 
-    async def scene(work):
-        places = [await work.run("range", here) for _ in range(2)]
-        await work.run("range", long)
-        return [*places, await work.run("range", here)]
+    async def scene(executor):
+        places = [await executor.run("range", is_main_thread) for _ in range(2)]
+        await executor.run("range", long)
+        return [*places, await executor.run("range", is_main_thread)]
 
     assert play(scene) == [False, True, False]
 
 
-def test_the_first_question_about_a_range_is_worked_out_once(clock):
+def test_the_first_question_about_a_range_runs_once(clock):
     prepared, ready = [], []
 
     def call():
@@ -77,64 +77,66 @@ def test_the_first_question_about_a_range_is_worked_out_once(clock):
             prepared.append(1)
             clock.now += 0.05
             ready.append(1)
-        return here()
+        return is_main_thread()
 
-    async def scene(work):
-        return await asyncio.gather(*(work.run("range", call) for _ in range(20)))
+    async def scene(executor):
+        return await asyncio.gather(*(executor.run("range", call) for _ in range(20)))
 
     places = play(scene)
     assert prepared == [1]
     assert places.count(True) == 18  # the first prepares, the second finds it short, the others follow at once
 
 
-def test_what_takes_too_long_goes_on_and_is_there_later():
-    done, goes_on = [], threading.Event()
+def test_a_call_beyond_the_limit_continues_and_its_result_is_there_later():
+    done, may_continue = [], threading.Event()
 
     def call():
         if not done:
-            assert goes_on.wait(PATIENCE)
+            assert may_continue.wait(PATIENCE)
             done.append(1)
         return len(done)
 
-    async def scene(work):
-        refused = await asyncio.gather(*(work.run("range", call) for _ in range(3)), return_exceptions=True)
-        assert done == []  # nobody has waited for the end
-        goes_on.set()
+    async def scene(executor):
+        refused = await asyncio.gather(*(executor.run("range", call) for _ in range(3)), return_exceptions=True)
+        assert done == []  # no request has waited for the end
+        may_continue.set()
         await asyncio.to_thread(wait_until, lambda: done)
-        work._limit = PATIENCE
-        return refused, await work.run("range", call)
+        executor._limit = PATIENCE
+        return refused, await executor.run("range", call)
 
-    refused, found = play(scene, limit=0.05)
-    assert {(type(one), one.status, one.code, one.remedy) for one in refused} == {
+    refused, result = play(scene, limit=0.05)
+    assert {(type(error), error.status, error.code, error.remedy) for error in refused} == {
         (HttpError, 503, "too_slow", "ask again: the answer is being prepared")
     }
-    assert found == 1
+    assert result == 1
 
 
-def test_a_mistake_is_told_to_the_one_who_made_it():
+def test_an_error_is_raised_only_for_the_call_that_made_it():
     def wrong():
         raise ValueError("wrong")
 
-    async def scene(work):
-        mine, other = await asyncio.gather(work.run("range", wrong), work.run("range", here), return_exceptions=True)
-        assert isinstance(mine, ValueError)
+    async def scene(executor):
+        error, other = await asyncio.gather(
+            executor.run("range", wrong), executor.run("range", is_main_thread), return_exceptions=True
+        )
+        assert isinstance(error, ValueError)
         assert other is False
-        await work.run("range", here)
+        await executor.run("range", is_main_thread)
         with pytest.raises(ValueError, match="wrong"):
-            await work.run("range", wrong)
+            await executor.run("range", wrong)
 
     play(scene)
 
 
-def test_only_so_much_is_worked_on_at_once():
-    goes_on = threading.Event()
+def test_the_number_of_running_calls_is_limited():
+    may_continue = threading.Event()
 
-    async def scene(work):
-        asked = [asyncio.create_task(work.run(i, lambda: goes_on.wait(PATIENCE))) for i in range(64)]
+    async def scene(executor):
+        calls = [asyncio.create_task(executor.run(i, lambda: may_continue.wait(PATIENCE))) for i in range(64)]
         await asyncio.sleep(0)
         with pytest.raises(HttpError, match="64 questions"):
-            await work.run("one more", here)
-        goes_on.set()
-        assert await asyncio.gather(*asked) == [True] * 64
+            await executor.run("one more", is_main_thread)
+        may_continue.set()
+        assert await asyncio.gather(*calls) == [True] * 64
 
     play(scene)

@@ -1,4 +1,4 @@
-"""The page on the service names what there is: every path, every parameter, every code of an error."""
+"""docs/service.md documents every path, every parameter and every error code."""
 
 import re
 from pathlib import Path

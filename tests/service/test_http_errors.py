@@ -1,4 +1,4 @@
-"""What is refused: with the right code, in the one shape, and with what to do about it."""
+"""Errors over HTTP: the right status and code, always the same JSON shape, and a remedy."""
 
 import json
 import shutil
@@ -18,7 +18,7 @@ from lately.service.security import MAX_BODY
 TOKEN = "correct-horse-battery"
 
 
-def assert_refused(answer, status, code):
+def assert_error(answer, status, code):
     assert answer.status_code == status, answer.text
     assert answer.headers["content-type"] == "application/json"
     error = answer.json()["error"]
@@ -79,8 +79,8 @@ def guarded(shop_path):
         ("counts", 405, "wrong_method"),
     ],
 )
-def test_what_cannot_be_answered(shop, path, status, code):
-    error = assert_refused(shop.get(f"/api/{path}"), status, code)
+def test_invalid_requests(shop, path, status, code):
+    error = assert_error(shop.get(f"/api/{path}"), status, code)
     assert error["remedy"], error
 
 
@@ -95,17 +95,17 @@ def test_what_cannot_be_answered(shop, path, status, code):
         ("nothing", "GET /api/nothing: there is no such path"),
     ],
 )
-def test_refusals_are_in_our_words(shop, path, message):
+def test_messages_name_the_parameter(shop, path, message):
     assert shop.get(f"/api/{path}").json()["error"]["message"] == message
 
 
-def test_a_body_that_is_no_json(shop):
+def test_the_message_for_a_body_that_is_not_json(shop):
     found = shop.post("/api/counts", content=b"{bad", headers={"content-type": "application/json"})
     assert found.json()["error"]["message"] == "the body is not JSON"
 
 
-def test_an_unknown_name_is_told_with_those_that_are_known(shop):
-    error = assert_refused(shop.get("/api/count?key=/&site=rome"), 404, "unknown_site")
+def test_the_error_for_an_unknown_name_lists_the_known_ones(shop):
+    error = assert_error(shop.get("/api/count?key=/&site=rome"), 404, "unknown_site")
     assert "'rome'" in error["message"]
     assert "'lima', 'paris', 'tokyo'" in error["remedy"]
 
@@ -127,23 +127,23 @@ def test_an_unknown_name_is_told_with_those_that_are_known(shop):
         None,
     ],
 )
-def test_a_body_that_is_not_a_question(shop, body):
-    assert_refused(shop.post("/api/counts", json=body), 400, "bad_value")
+def test_invalid_bodies(shop, body):
+    assert_error(shop.post("/api/counts", json=body), 400, "bad_value")
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b'{"keys": [' + b"[" * 5000, b'{"keys": ["/"], "last": 1e999}'])
 def test_a_body_that_is_not_json(shop, content):
     found = shop.post("/api/counts", content=content, headers={"content-type": "application/json"})
-    assert_refused(found, 400, "bad_value")
+    assert_error(found, 400, "bad_value")
 
 
 def test_an_oversized_body(shop):
     headers = {"content-type": "application/json"}
     body = json.dumps({"keys": ["/" + "x" * 200] * 6000}).encode()
     assert len(body) > MAX_BODY
-    assert_refused(shop.post("/api/counts", content=body, headers=headers), 413, "too_large")
-    pieces = (body[i : i + 65_536] for i in range(0, len(body), 65_536))  # its length is not told beforehand
-    assert_refused(shop.post("/api/counts", content=pieces, headers=headers), 413, "too_large")
+    assert_error(shop.post("/api/counts", content=body, headers=headers), 413, "too_large")
+    pieces = (body[i : i + 65_536] for i in range(0, len(body), 65_536))  # without a Content-Length
+    assert_error(shop.post("/api/counts", content=pieces, headers=headers), 413, "too_large")
 
 
 def test_an_oversized_query(shop):
@@ -161,13 +161,13 @@ def test_a_lone_surrogate_does_not_break_an_answer(shop):
 
 
 def test_texts_where_keys_are_integers(ports):
-    assert_refused(ports.get("/api/count?key=http"), 400, "bad_value")
-    assert_refused(ports.get("/api/count?key=80&last=10m"), 400, "bad_range")
-    assert_refused(ports.get("/api/count?key=99999999999999999999999"), 400, "bad_value")
-    assert_refused(ports.get("/api/top"), 409, "no_sketch")
+    assert_error(ports.get("/api/count?key=http"), 400, "bad_value")
+    assert_error(ports.get("/api/count?key=80&last=10m"), 400, "bad_range")
+    assert_error(ports.get("/api/count?key=99999999999999999999999"), 400, "bad_value")
+    assert_error(ports.get("/api/top"), 409, "no_sketch")
 
 
-# -- who may ask -------------------------------------------------------------------------------------------------------
+# -- access control ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_texts_where_keys_are_integers(ports):
 def test_without_the_token(guarded, path, header):
     headers = {} if header is None else {"authorization": header.encode("latin-1")}
     found = guarded.get(path, headers=headers)
-    assert_refused(found, 401, "unauthorized")
+    assert_error(found, 401, "unauthorized")
     assert found.headers["www-authenticate"] == "Bearer"
 
 
@@ -192,10 +192,10 @@ def test_with_the_token(guarded, header):
 
 
 def test_the_token_in_the_address_opens_the_stream_only(guarded):
-    assert_refused(guarded.get(f"/api/health?token={TOKEN}"), 401, "unauthorized")
-    assert_refused(guarded.get("/api/stream?token=wrong"), 401, "unauthorized")
-    assert_refused(guarded.get("/api/stream?token=%FF"), 401, "unauthorized")
-    assert_refused(guarded.get(f"/api/stream?token={TOKEN}&more=1"), 400, "bad_value")
+    assert_error(guarded.get(f"/api/health?token={TOKEN}"), 401, "unauthorized")
+    assert_error(guarded.get("/api/stream?token=wrong"), 401, "unauthorized")
+    assert_error(guarded.get("/api/stream?token=%FF"), 401, "unauthorized")
+    assert_error(guarded.get(f"/api/stream?token={TOKEN}&more=1"), 400, "bad_value")
 
 
 def test_the_page_needs_no_token_but_paths_beside_it_do(guarded):
@@ -205,7 +205,7 @@ def test_the_page_needs_no_token_but_paths_beside_it_do(guarded):
 
 
 @pytest.mark.parametrize("token", ["", "short", "with blank in it", "naïve-naïve", "x" * 600])
-def test_what_cannot_be_a_token(shop_path, token):
+def test_invalid_tokens(shop_path, token):
     with pytest.raises(ParameterError, match="openssl rand"):
         create_app(shop_path, token=token)
 
@@ -223,9 +223,9 @@ def test_hosts_that_are_this_machine(shop, host):
 @pytest.mark.parametrize(
     "host", ["evil.example", "localhost.evil.example", "10.0.0.1", "127.0.0.1.evil.example", "", "a:b:c", "[::1"]
 )
-def test_hosts_that_are_not(shop, guarded, host):
+def test_hosts_that_are_not_this_machine(shop, guarded, host):
     for path in ("/api/health", "/"):
-        assert_refused(shop.get(path, headers={"host": host}), 400, "wrong_host")
+        assert_error(shop.get(path, headers={"host": host}), 400, "wrong_host")
     authorization = {"authorization": f"Bearer {TOKEN}"}
     assert guarded.get("/api/health", headers={"host": host or "x"} | authorization).status_code == 200
 
@@ -266,12 +266,12 @@ def test_a_damaged_sketch(tmp_path):
     store.put("sketches", 3, [row], part="lima")
     store.put("runs", 3, [stores.run(3)])
     with serving(store.path) as client:
-        error = assert_refused(client.get("/api/top"), 503, "store_unreadable")
+        error = assert_error(client.get("/api/top"), 503, "store_unreadable")
         assert "lately store check" in error["remedy"]
         assert client.get("/api/answers").status_code == 200
 
 
-def test_a_store_that_goes_while_it_is_served(tmp_path):
+def test_a_store_that_is_deleted_while_it_is_served(tmp_path):
     store = stores.shop(tmp_path / "store")
     with serving(store.path) as client:
         assert client.get("/api/health").status_code == 200

@@ -1,4 +1,4 @@
-"""What Prometheus reads: its own parser must, too, and the numbers are those of the store."""
+"""The metrics can be parsed by Prometheus' own parser, and their numbers are those of the store."""
 
 import stores
 from patience import wait_until

@@ -26,14 +26,14 @@ DRAWN = (
 OPTION = "echarts.getInstanceByDom(document.querySelector('#{}')).getOption()"
 
 
-#: Collects what toasts say: they go away by themselves, on a busy machine perhaps between two looks at the page.
+#: Collects the texts of toasts: they disappear by themselves, on a busy machine perhaps between two polls of the page.
 TOASTS = """(() => {
     window.toasts = [];
     const collect = (nodes) => nodes.forEach((node) => node.matches?.(".toast.firing") && toasts.push(node.innerText));
     const observer = new MutationObserver((changes) => changes.forEach((change) => collect(change.addedNodes)));
     observer.observe(document.querySelector("#toasts"), { childList: true });
 })()"""
-#: From now on the time limits of requests pass when a test says so: each is listed with its length.
+#: From now on the test ends the time limits of requests: each is listed with its length.
 LIMITS = """(() => {
     window.limits = [];
     AbortSignal.timeout = (milliseconds) => {
@@ -89,7 +89,7 @@ def browser():
 
 @pytest.fixture
 def fresh(browser):
-    """The browser as new, wide and dark; afterwards it has no complaints and has asked nobody but one host."""
+    """The browser in its initial state, wide and dark; afterwards there are no errors and no requests to other hosts."""
     browser.size(1440, 1000)
     browser.prefer("dark")
     browser.events.clear()
@@ -101,7 +101,7 @@ def fresh(browser):
 
 @pytest.fixture
 def page(fresh, address):
-    """The page, drawn. What it remembers of tests before is forgotten."""
+    """The page, drawn, without anything that earlier tests stored in it."""
     fresh.open(address)
     fresh.wait("document.readyState === 'complete'")
     fresh.run("localStorage.clear(), sessionStorage.clear()")
