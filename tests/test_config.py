@@ -314,7 +314,10 @@ run.spark = 3
     ),
     "a universe too large": (
         asking('kind = "ranges"', "universe = 99999999999999999999", "ranges = [[0, 9]]"),
-        ["13: queries[0]: universe=99999999999999999999: keys are integers from 0 to universe - 1; give 2 to 2**63"],
+        [
+            "13: queries[0]: universe=99999999999999999999 is not an integer from 2 to 2**63; "
+            "keys are integers from 0 to universe - 1"
+        ],
     ),
     "a duration that is none": (
         SMALL.replace('"1h"', '"1 fortnight"'),
@@ -489,7 +492,7 @@ run.spark = 3
     ),
     "a monitor too fine": (
         watching('kind = "self-join"', "eps = 1e-12"),
-        ["16: monitors[0]: eps=1e-12: give a number between 0 and 1 (1e-09 at the least), such as 0.01"],
+        ["16: monitors[0]: eps=1e-12 is not between 0 and 1 (at least 1e-09); give a share, such as 0.01"],
     ),
     "no TOML": (
         "[source]\nformat 3\n",

@@ -586,8 +586,8 @@ def test_events_of_a_batch_are_put_in_order():
     ("make", "match"),
     [
         (lambda: Monitor(SelfJoin(theta=0.5), SelfJoin(theta=0.5)), r"a SelfJoin where monitor\.Ecm"),
-        (lambda: Monitor(AMS, SelfJoin(theta=0.5), scheme="magic"), "scheme='magic': give one of functional, geometric"),
-        (lambda: Monitor(AMS, SelfJoin(theta=0.5), flush="never"), "flush='never': give one of lazy, eager"),
+        (lambda: Monitor(AMS, SelfJoin(theta=0.5), scheme="magic"), "scheme='magic'; give one of functional, geometric"),
+        (lambda: Monitor(AMS, SelfJoin(theta=0.5), flush="never"), "flush='never'; give one of lazy, eager"),
         (lambda: Monitor(AMS, {}), "no queries; give at least one"),
         (lambda: Monitor(AMS, {"a": 5}), "a int where a query belongs"),
         (lambda: Monitor(AMS, SelfJoin(theta=0.5), streams=("a", "a")), "give each stream a name of its own"),
@@ -597,8 +597,8 @@ def test_events_of_a_batch_are_put_in_order():
         (lambda: Monitor(ECM, RangeSum(keys=[1], theta=0.5)), "a RangeSum needs Fast-AMS"),
         (lambda: Monitor(ECM, SelfJoin(theta=0.5), scheme="push"), "scheme='push' tracks values over Fast-AMS sketches only"),
         (lambda: Monitor(ECM, KeyRange(start=0, stop=5, theta=0.5), scheme="ship"), "a KeyRange cannot be seen; use another"),
-        (lambda: Monitor(AMS, SelfJoin(theta=0.5)).site(-1), r"site -1: number sites from 0 to 2\*\*48 - 1"),
-        (lambda: Monitor(AMS, SelfJoin(theta=0.5)).site(True), "site True"),
+        (lambda: Monitor(AMS, SelfJoin(theta=0.5)).site(-1), r"site=-1 is not an integer from 0 to 2\*\*48 - 1"),
+        (lambda: Monitor(AMS, SelfJoin(theta=0.5)).site(True), "site=True"),
         (lambda: Monitor(AMS, SelfJoin(theta=0.5)).coordinator([]), r"sites=\[\]: give the numbers of the sites"),
         (
             lambda: Monitor(AMS, SelfJoin(theta=0.5)).coordinator([1, 1]),

@@ -233,16 +233,16 @@ def test_bad_events_are_refused(events, match):
 
 
 def test_negative_sites_are_refused():
-    with pytest.raises((lt.InputError, lt.ParameterError), match="site -1"):
+    with pytest.raises((lt.InputError, lt.ParameterError), match="site=-1"):
         simulate({"key": [1], "site": [-1]}, Monitor(AMS, SelfJoin(theta=0.3)))
 
 
 @pytest.mark.parametrize(
     ("given", "match"),
     [
-        ({"step": 0}, "step=0: give a whole number from 1"),
+        ({"step": 0}, "step=0 is not an integer of at least 1"),
         ({"step": 1.0}, r"step=1\.0"),
-        ({"delay": -1}, "delay=-1: give a whole number from 0"),
+        ({"delay": -1}, "delay=-1 is not an integer of at least 0"),
         ({"look": True}, "look=True"),
         ({"loss": 1.0}, r"loss=1\.0: give the share of messages that is lost"),
         ({"loss": float("nan")}, "loss=nan"),

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from naive import signed_cell
 
+from lately.core.splitmix64 import random_words
 from lately.sketches.fourwise import PRIME, polynomials, signed_cells
-from lately.sketches.hashing import words
 
 EDGES = [0, 1, PRIME - 1, PRIME, PRIME + 1, 2 * PRIME, 7 * PRIME, 8 * PRIME, 2**63, 2**64 - 1]
 hashed = st.one_of(st.sampled_from(EDGES), st.integers(0, 2**64 - 1))
@@ -48,10 +48,10 @@ def test_edge_keys_are_reduced(coefficients):
 
 
 def test_words_are_those_of_splitmix64():
-    assert words(0, 1).tolist() == [0xE220A8397B1DCDAF]
-    assert words(1234567, 3).tolist() == [6457827717110365317, 3203168211198807973, 9817491932198370423]
-    assert words(2**64 - 1, 2).dtype == np.uint64
-    assert words(5, 8)[:3].tolist() == words(5, 3).tolist()
+    assert random_words(0, 1).tolist() == [0xE220A8397B1DCDAF]
+    assert random_words(1234567, 3).tolist() == [6457827717110365317, 3203168211198807973, 9817491932198370423]
+    assert random_words(2**64 - 1, 2).dtype == np.uint64
+    assert random_words(5, 8)[:3].tolist() == random_words(5, 3).tolist()
 
 
 def test_coefficients_lie_in_the_field():

@@ -465,7 +465,7 @@ def test_nulls_in_columns_are_refused():
         (lambda s: s.count_range(5, float("nan")), lt.InputError, "nan"),
         (lambda s: s.count_range([], 5), lt.InputError, "."),
         (lambda s: s.count_range([1, 2], 5), lt.InputError, "."),
-        (lambda s: s.plot(points=1), lt.ParameterError, "points=1: give a whole number from 2 to 10,000"),
+        (lambda s: s.plot(points=1), lt.ParameterError, "points=1 is not an integer from 2 to 10,000"),
         (lambda s: s.plot(points=2.5), lt.ParameterError, "points=2.5"),
     ],
 )

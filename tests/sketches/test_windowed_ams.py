@@ -283,7 +283,7 @@ def test_sizes_are_those_of_the_proof():
         ({"window": "soon"}, "cannot read the duration 'soon'"),
         ({"window": lt.arrivals(5), "tick": 1}, "leave tick out"),
         ({"lateness": "2h"}, "lateness='2h' is negative or longer"),
-        ({"counter": "bucket"}, "counter='bucket': give one of"),
+        ({"counter": "bucket"}, "counter='bucket'; give one of"),
         ({"counter": "randwave"}, "randomized waves give no guarantee for self-joins"),
         ({"seed": -1}, "seed=-1"),
         ({"merge_height": -1}, "merge_height=-1"),

@@ -21,9 +21,9 @@ from typing import Any, ClassVar, Protocol, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from lately.core.arguments import MIN_SHARE
 from lately.core.errors import FormatError
 from lately.core.jit import kernel
-from lately.core.plan import FINEST
 
 MAGIC = b"LTLY"
 #: What is written; every version from 1 on is read.
@@ -326,7 +326,7 @@ class Reader:
     def fraction(self) -> float:
         """An eps or delta."""
         value = self.f64()
-        self.check(FINEST <= value < 1, f"{value} where a fraction belongs")
+        self.check(MIN_SHARE <= value < 1, f"{value} where a fraction belongs")
         return value
 
     def choice(self, *allowed: int) -> int:

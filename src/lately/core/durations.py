@@ -7,6 +7,7 @@ from typing import Literal, TypeGuard
 
 import numpy as np
 
+from lately.core.arguments import check_integer
 from lately.core.errors import ParameterError
 
 #: What may stand for a length of time: "10m", a timedelta, or a plain integer when times are integers.
@@ -79,8 +80,7 @@ class arrivals:  # noqa: N801  (reads as a word: window=arrivals(1_000_000))
     n: int
 
     def __post_init__(self) -> None:
-        if isinstance(self.n, bool) or not isinstance(self.n, int | np.integer) or not 1 <= self.n <= MAX_WINDOW_TICKS:
-            raise ParameterError(f"arrivals({self.n!r}): give a whole number from 1 to {MAX_WINDOW_TICKS:,}")
+        check_integer("n", self.n, 1, MAX_WINDOW_TICKS, remedy="give the number of arrivals, such as arrivals(1_000_000)")
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,17 +7,13 @@ merged. Nothing here builds anything: ``plan`` tells what a sketch will cost bef
 import functools
 import math
 from dataclasses import dataclass
-from numbers import Real
-from typing import Literal, SupportsIndex, get_args
+from typing import Literal, get_args
 
+from lately.core.arguments import check_choice, check_integer, check_probability
 from lately.core.durations import Duration, Window, arrivals
-from lately.core.errors import ParameterError
 
 Query = Literal["point", "inner"]
 Counter = Literal["wave", "exphist", "randwave", "exact"]
-
-#: Finer than this is no longer an approximation, and its sizes no longer numbers.
-FINEST = 1e-9
 
 #: The constant of the randomized wave: 36 is what its proof needs, 6 is what the paper measured with.
 SAMPLES = 6
@@ -73,8 +69,7 @@ def plan(
     eps_cm, target = split(eps, query)
     eps_sw = premerge_error(target, merge_height)
     delta_cm, delta_sw = deltas(delta, counter)
-    if isinstance(arrivals, bool) or not isinstance(arrivals, int) or not 1 <= arrivals <= 2**62:
-        raise ParameterError(f"arrivals={arrivals!r}: say how many arrivals a window holds at the most, from 1 to 2**62")
+    check_integer("arrivals", arrivals, 1, 2**62, remedy="give the largest number of arrivals that a window holds")
     if shape.kind == "arrivals":
         arrivals = shape.ticks
     width, depth = count_min_size(eps_cm, delta_cm)
@@ -90,18 +85,16 @@ def plan(
 def split(eps: float, query: str) -> tuple[float, float]:
     """(eps_cm, eps_sw) that together give eps: ECM-15 Theorem 1 for point queries, Theorem 2 for inner products."""
     check_probability("eps", eps)
+    check_choice("query", query, get_args(Query))
     if query == "point":
         return eps / (1 + eps), eps
-    if query == "inner":
-        return eps / (1 + eps), math.sqrt(1 + eps) - 1
-    raise ParameterError(f"query={query!r}: give one of {', '.join(get_args(Query))}")
+    return eps / (1 + eps), math.sqrt(1 + eps) - 1
 
 
 def deltas(delta: float, counter: str) -> tuple[float, float]:
     """(delta_cm, delta_sw): only randomized counters need a share of delta (Theorem 3)."""
     check_probability("delta", delta)
-    if counter not in get_args(Counter):
-        raise ParameterError(f"counter={counter!r}: give one of {', '.join(get_args(Counter))}")
+    check_choice("counter", counter, get_args(Counter))
     return (delta / 2, delta / 2) if counter == "randwave" else (delta, 0.0)
 
 
@@ -181,8 +174,7 @@ def premerge_error(eps_sw: float, height: int, additive: bool = False) -> float:
     ``additive`` inverts the sum of ECM-15 §5.1 instead, which gives the sizes in bytes without extended fields. Up to one level
     both are the same.
     """
-    if isinstance(height, bool) or not isinstance(height, int) or not 0 <= height <= 255:
-        raise ParameterError(f"merge_height={height!r}: give the number of merge levels to come, 0 to 255")
+    check_integer("merge_height", height, 0, 255, remedy="give the number of levels of merging to come")
     if height == 0:
         return eps_sw
     if height == 1 or additive:
@@ -240,20 +232,6 @@ def counter_bytes(counter: str, eps: float, delta: float, arrivals: int, samples
     return 4 * 16 * arrivals  # exact: sixteen bytes an arrival, and room to append and to expire in bulk
 
 
-def check_samples(samples: object) -> None:
+def check_samples(samples: object) -> int:
     """The constant of the randomized wave is a small whole number."""
-    if isinstance(samples, bool) or not isinstance(samples, int) or not 1 <= samples <= 255:
-        raise ParameterError(f"samples={samples!r}: the constant of the randomized wave is 1 to 255; its proof needs 36")
-
-
-def check_word(name: str, value: object) -> int:
-    """A seed or salt is an integer of 64 bits."""
-    if isinstance(value, bool) or not isinstance(value, SupportsIndex) or not 0 <= int(value) < 2**64:
-        raise ParameterError(f"{name}={value!r}: give an integer from 0 to 2**64 - 1")
-    return int(value)
-
-
-def check_probability(name: str, value: object) -> None:
-    """eps and delta are fractions strictly between 0 and 1."""
-    if isinstance(value, bool) or not isinstance(value, Real) or not FINEST <= float(value) < 1:
-        raise ParameterError(f"{name}={value!r}: give a number between 0 and 1 ({FINEST} at the least), such as 0.01")
+    return check_integer("samples", samples, 1, 255, remedy="the proof of the randomized wave needs 36; 6 is the default")

@@ -22,14 +22,6 @@ def trailing_zeros(x: Any) -> Any:
 
 
 @helper
-def scrambled(word: Any) -> Any:
-    """64 bits that look random, and differ for different words (the finish of SplitMix64)."""
-    word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return word ^ (word >> np.uint64(31))
-
-
-@helper
 def newest_odd(n: Any, level: Any) -> Any:
     """How many positions of exactly this level there are up to n; the newest has the index one less."""
     return (n + (_ONE << level)) >> (level + _ONE)

@@ -1,10 +1,9 @@
 """The counter families by the names that users give them."""
 
 from collections.abc import Callable
-from typing import get_args
 
-from lately.core.errors import ParameterError
-from lately.core.plan import SAMPLES, Counter, check_word, exphist_capacity, randwave_capacity
+from lately.core.arguments import check_choice, check_word
+from lately.core.plan import SAMPLES, Counter, exphist_capacity, randwave_capacity
 from lately.counters.base import CounterArray
 from lately.counters.exact import Exact
 from lately.counters.exphist import ExponentialHistogram
@@ -25,8 +24,7 @@ def counter_array(
         check_word("salt", salt)
     if name == "randwave":
         return RandomizedWave(cells, span, eps, delta, samples, salt)
-    if name not in _PLAIN:
-        raise ParameterError(f"counter={name!r}: give one of {', '.join(get_args(Counter))}")
+    check_choice("counter", name, NAMES)
     return _PLAIN[name](cells, span, eps)
 
 

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from lately.core.codec import Reader, Writer
 from lately.core.jit import kernel
+from lately.core.splitmix64 import mix
 from lately.counters.base import MAX_STAMP, CounterArray, Counts, Stamps
-from lately.counters.bits import scrambled
 from lately.counters.replay import fraction_bits, halves, interleave
 
 
@@ -69,7 +69,7 @@ def _put_back(ages: Any, kept: Any, places: Any, offsets: Any, now: Any, rings: 
 def _draw(newest: Any, below: Any, out: Any) -> None:
     """A random number below a power of two for each cell."""
     for cell in range(out.size):
-        out[cell] = scrambled(scrambled(newest[cell]) + np.uint64(cell)) & (below - np.uint64(1))
+        out[cell] = mix(mix(newest[cell]) + np.uint64(cell)) & (below - np.uint64(1))
 
 
 def run_sizes(ends: NDArray[np.uint64], offsets: Counts) -> NDArray[np.uint64]:

@@ -25,27 +25,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lately.core import plan
+from lately.core.arguments import check_word
 from lately.core.codec import Reader, Writer
 from lately.core.errors import MergeError
 from lately.core.jit import helper, kernel
+from lately.core.splitmix64 import GAMMA, mix
 from lately.counters.base import MAX_COUNT, Bounds, Cells, CounterArray, Counts, Stamps
 
 _ONE, _LAST = np.uint64(1), np.uint64(1) << np.uint64(63)
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-_MIX1, _MIX2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 _CELL = np.uint64(0xD1B54A32D192ED03)
 _MOST_LEVELS = 64
 
 #: Salts that an array remembers; beyond that, those whose samples are the oldest are forgotten.
 _MOST_SALTS = 1024
-
-
-@helper
-def _mixed(x: Any) -> Any:
-    """The finalizer of splitmix64: neighbouring inputs give unrelated words."""
-    x = (x ^ (x >> np.uint64(30))) * _MIX1
-    x = (x ^ (x >> np.uint64(27))) * _MIX2
-    return x ^ (x >> np.uint64(31))
 
 
 @helper
@@ -80,9 +72,9 @@ def _half(n: Any, word: Any) -> Any:
     mode = math.floor((n + 1) * 0.5)
     peak = math.lgamma(mode + 1.0) + math.lgamma(n - mode + 1.0)
     while True:
-        word = _mixed(word + _GOLDEN)
+        word = mix(word + GAMMA)
         u = _uniform(word) - 0.5
-        word = _mixed(word + _GOLDEN)
+        word = mix(word + GAMMA)
         v = _uniform(word)
         edge = 0.5 - abs(u)
         k = math.floor((2 * a / edge + b) * u + n * 0.5 + 0.5)
@@ -101,9 +93,9 @@ def _add(cells: Cells, stamps: Stamps, salt: Any, state: Any, span: Any, done: A
     top, repetitions, capacity = rings.shape[0] - 1, rings.shape[1], rings.shape[3]
     for i in range(done // repetitions, cells.size):
         cell, stamp = cells[i], stamps[i]
-        seed = salt + np.uint64(cell) * _CELL + n[cell] * np.uint64(repetitions) * _GOLDEN
+        seed = salt + np.uint64(cell) * _CELL + n[cell] * np.uint64(repetitions) * GAMMA
         for r in range(done - i * repetitions if i == done // repetitions else 0, repetitions):
-            draw = _level(_mixed(seed + np.uint64(r) * _GOLDEN))
+            draw = _level(mix(seed + np.uint64(r) * GAMMA))
             level = min(draw, top)
             slot = cursors[level, r, cell]
             if level == top:
@@ -125,12 +117,12 @@ def _add_weighted(cell: Any, stamp: Any, count: Any, key: Any, state: Any, span:
     n, rings, cursors, drawn = state
     top, capacity = rings.shape[0] - 1, rings.shape[3]
     salt, r = key
-    seed = _mixed(salt + np.uint64(cell) * _CELL + (n[cell] * np.uint64(rings.shape[1]) + np.uint64(r)) * _GOLDEN)
+    seed = mix(salt + np.uint64(cell) * _CELL + (n[cell] * np.uint64(rings.shape[1]) + np.uint64(r)) * GAMMA)
     # How many drew each level: known for all levels at once, so that it does not matter how many there are now.
     here = np.zeros(_MOST_LEVELS, np.int64)
     left = np.int64(count)
     for level in range(_MOST_LEVELS):
-        here[level] = _half(left, _mixed(seed + np.uint64(level) * _GOLDEN)) if level < _MOST_LEVELS - 1 else left
+        here[level] = _half(left, mix(seed + np.uint64(level) * GAMMA)) if level < _MOST_LEVELS - 1 else left
         left -= here[level]
         if left == 0:
             break
@@ -213,7 +205,7 @@ class RandomizedWave(CounterArray):
         self.delta, self.samples = delta, samples
         self.redraws = salt is None  # whether copies draw salts of their own
         self.fresh = True  # whether nobody else counts with this salt, as far as is known here
-        self.salt = _drawn_salt() if salt is None else plan.check_word("salt", salt)
+        self.salt = _drawn_salt() if salt is None else check_word("salt", salt)
         self.salts: dict[int, int] = {}  # the stamp of the newest sample that was drawn with each
         self.capacity, self.repetitions = plan.randwave_capacity(eps, delta, samples)
         self.n = np.zeros(cells, np.uint64)

@@ -32,9 +32,9 @@ from typing import Any
 import numpy as np
 
 from lately.core.jit import helper, kernel
+from lately.core.splitmix64 import GAMMA
 
 _ZERO, _ONE, _32, _64, _LOW = np.uint64(0), np.uint64(1), np.uint64(32), np.uint64(64), np.uint64(2**32 - 1)
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # 2**64 over the golden ratio: its multiples spread evenly
 
 
 def fraction_bits(most: int) -> np.uint64:
@@ -107,7 +107,7 @@ def _merge_two(words: Any, out: Any, start: Any, middle: Any, stop: Any) -> None
 def _rounded(weight: Any, bits: Any) -> Any:
     """A whole number next to a weight: the one above with a frequency of what is after the point."""
     whole = weight >> bits
-    return whole + np.uint64(weight - (whole << bits) > (whole * _GOLDEN) >> (_64 - bits))
+    return whole + np.uint64(weight - (whole << bits) > (whole * GAMMA) >> (_64 - bits))
 
 
 @kernel

@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 
 from lately.core.jit import helper, kernel
+from lately.core.splitmix64 import GAMMA, mix
 from lately.counters.base import MAX_STAMP
-from lately.counters.bits import newest_odd, scrambled, trailing_zeros
+from lately.counters.bits import newest_odd, trailing_zeros
 
 _ZERO, _ONE, _32, _LOW = np.uint64(0), np.uint64(1), np.uint64(32), np.uint64(2**32 - 1)
 
@@ -29,7 +30,7 @@ NO_CELL = np.uint32(2**32 - 1)
 @helper
 def phase(cell: Any, height: Any) -> Any:
     """Where a cell's numbers begin: a random number of 61 bits, the same in every array of the same height."""
-    return scrambled((np.uint64(height) << _32) + np.uint64(cell) + np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(3)
+    return mix((np.uint64(height) << _32) + np.uint64(cell) + GAMMA) >> np.uint64(3)
 
 
 def room(size: int, capacity: int) -> int:

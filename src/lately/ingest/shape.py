@@ -3,10 +3,11 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
+from lately.core.arguments import MIN_SHARE
 from lately.core.codec import Reader, Writer
 from lately.core.durations import MAX_WINDOW_TICKS, Duration, Window, arrivals
 from lately.core.errors import ParameterError
-from lately.core.plan import FINEST, Counter, premerge_error
+from lately.core.plan import Counter, premerge_error
 from lately.counters.families import NAMES
 
 _KINDS: tuple[Literal["time", "integer", "arrivals"], ...] = ("time", "integer", "arrivals")
@@ -109,7 +110,7 @@ def _read_sizing(source: Reader) -> tuple[float, bool]:
     if not source.extended:
         return 0.0, True
     eps = source.f64()
-    source.check(eps == 0 or FINEST <= eps < 1, f"counters with an error of {eps}")
+    source.check(eps == 0 or MIN_SHARE <= eps < 1, f"counters with an error of {eps}")
     return eps, source.choice(0, 1) == 1
 
 

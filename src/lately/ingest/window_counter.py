@@ -5,12 +5,12 @@ from typing import Any, Self
 import numpy as np
 
 from lately.core import plots
+from lately.core.arguments import check_integer, check_probability
 from lately.core.codec import Reader, storable
 from lately.core.durations import Duration, arrivals
-from lately.core.errors import ParameterError
 from lately.core.estimate import Estimate, Estimates
 from lately.core.keys import HashedKeys, Keys
-from lately.core.plan import SAMPLES, Counter, check_probability, check_samples
+from lately.core.plan import SAMPLES, Counter, check_samples
 from lately.counters.base import CounterArray, Counts, Stamps
 from lately.counters.families import counter_array, starting_bytes
 from lately.ingest.shape import Shape, read_shape, window_and_lateness
@@ -107,8 +107,7 @@ class WindowCounter(Windowed[Shape]):
         >>> counter.plot(last=20, points=2, ax=Figure().subplots()).lines[0].get_xydata().tolist()
         [[10.0, 1.0], [20.0, 2.0]]
         """
-        if points < 1:
-            raise ParameterError(f"points={points!r}: give a whole number from 1")
+        check_integer("points", points, 1)
         (array,), window, (longest, _) = self._parts, self._window, self._range(last, None)
         ages = np.unique(-(-longest * np.arange(1, points + 1) // points))  # rounded up, so that none is nothing
         cell = np.zeros(1, np.uint32)

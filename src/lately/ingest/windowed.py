@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Self, Type
 import numpy as np
 
 from lately.core import codec
+from lately.core.arguments import check_probability
 from lately.core.codec import Reader, Writer
 from lately.core.columns import Ints, arrival_counts
 from lately.core.durations import Duration, Window
 from lately.core.errors import InputError, MergeError, ParameterError
 from lately.core.jit import tell_if_cold
 from lately.core.keys import HashedKeys, Hashes, Keys, all_hashes
-from lately.core.plan import check_probability
 from lately.core.stored_keys import read_column, write_column
 from lately.core.times import check_tick, instant_of, tick_of, ticks_of_keys
 from lately.counters.base import MAX_COUNT, MAX_STAMP, Bounds, Cells, CounterArray, Counts, Part, Stamps

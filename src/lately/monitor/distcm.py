@@ -12,10 +12,10 @@ from typing import Any, Self
 
 import numpy as np
 
+from lately.core.arguments import check_integer, check_probability
 from lately.core.errors import InputError, MergeError, ParameterError
 from lately.core.estimate import Estimate, Estimates
 from lately.core.keys import all_hashes, key_column, one_key
-from lately.core.plan import check_probability
 from lately.counters.base import Counts
 from lately.monitor.announcement import Announcement
 from lately.monitor.messages import CellsMessage, Message
@@ -107,8 +107,7 @@ class DistributedCountMin:
 
     def site(self, number: int) -> CountMinSite:
         """A new site with an empty sketch, to be run wherever its stream is."""
-        if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < 2**32:
-            raise ParameterError(f"site {number!r}: number sites from 0 to 2**32 - 1")
+        check_integer("site", number, 0, 2**32 - 1)
         return CountMinSite(number, self._like._empty(), self.push)
 
     def receive(self, message: Message) -> list[Message]:

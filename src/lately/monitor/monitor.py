@@ -8,11 +8,11 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
+from lately.core.arguments import check_choice, check_integer, check_word
 from lately.core.columns import Ints
 from lately.core.durations import Duration, Window
 from lately.core.errors import InputError, ParameterError
 from lately.core.keys import Hashes, hash_keys
-from lately.core.plan import check_word
 from lately.ingest.shape import window_and_lateness
 from lately.monitor.baselines import OracleCoordinator, PushCoordinator, ShipCoordinator
 from lately.monitor.coordinator import Coordinator
@@ -78,8 +78,7 @@ class Monitor:
             raise ParameterError(f"a {type(sketch).__name__} where monitor.Ecm(…) or monitor.FastAms(…) belongs")
         flush = flush or ("eager" if isinstance(sketch, Ecm) else "lazy")
         for name, given, allowed in (("scheme", scheme, get_args(Scheme)), ("flush", flush, get_args(Flush))):
-            if given not in allowed:
-                raise ParameterError(f"{name}={given!r}: give one of {', '.join(allowed)}")
+            check_choice(name, given, allowed)
         if not isinstance(queries, Mapping | Query | Frequent):
             raise ParameterError(f"queries are a {type(queries).__name__}; give a dict of their names, or one query")
         named = {"": queries} if isinstance(queries, Query | Frequent) else dict(queries)
@@ -222,8 +221,7 @@ class Monitor:
         >>> Monitor(FastAms(eps=0.1, delta=0.1), SelfJoin(theta=0.2)).site(1, birth=42).join()[0].birth
         42
         """
-        if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < SITES:
-            raise ParameterError(f"site {number!r}: number sites from 0 to 2**48 - 1")
+        check_integer("site", number, 0, SITES - 1)
         return Site(self, number, None if birth is None else check_word("birth", birth))
 
     def coordinator(self, sites: Sequence[int]) -> Coordinator:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from lately.core.arguments import check_integer
 from lately.core.columns import Ints, whole_numbers
 from lately.core.errors import InputError, ParameterError
 from lately.core.keys import key_column
@@ -130,8 +131,7 @@ def simulate(
     ([], True, True)
     """
     for name, value, least in (("step", step, 1), ("delay", delay, 0), ("look", look, 1), ("warm", warm, 0)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise ParameterError(f"{name}={value!r}: give a whole number from {least}")
+        check_integer(name, value, least)
     if not 0 <= loss < 1:
         raise ParameterError(f"loss={loss!r}: give the share of messages that is lost, from 0 to below 1")
     if not isinstance(events, Mapping):

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from lately.core import plan
+from lately.core.arguments import check_probability, check_word
 from lately.core.durations import Duration, Window
 from lately.core.errors import ParameterError
-from lately.core.plan import check_probability, check_word
 from lately.monitor.layout import Layout
 
 

@@ -25,13 +25,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lately.core import codec, plan
+from lately.core.arguments import check_probability, check_word
 from lately.core.codec import Reader, Writer, storable
 from lately.core.columns import Ints, signed_counts
 from lately.core.errors import InputError, MergeError, ParameterError
 from lately.core.estimate import Estimate
 from lately.core.jit import kernel
 from lately.core.keys import SEED, HashedKeys, Hashes, IntegerKeys, Keys, all_hashes, key_column
-from lately.core.plan import check_word
 from lately.counters.base import MAX_COUNT, NO_COUNTS, Cells, Counts
 from lately.ingest.windowed import BLOCK
 from lately.sketches.fourwise import polynomial, polynomials, signed_cells
@@ -88,8 +88,8 @@ class LinearSketch(ABC):
     FAMILY: ClassVar[int]
 
     def __init__(self, *, eps: float, delta: float, seed: int = DEFAULT_SEED) -> None:
-        plan.check_probability("eps", eps)
-        plan.check_probability("delta", delta)
+        check_probability("eps", eps)
+        check_probability("delta", delta)
         width, depth = plan.ams_size(eps, delta)
         if width * depth > MOST_CELLS:
             raise ParameterError(f"eps={eps!r}, delta={delta!r} need {width * depth:,} cells; give a larger eps")

@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lately.core import codec, plan
+from lately.core.arguments import check_probability, check_word
 from lately.core.codec import Reader, Writer, storable
 from lately.core.columns import arrival_counts
 from lately.core.errors import InputError, MergeError
 from lately.core.estimate import Estimate, Estimates
 from lately.core.jit import kernel
 from lately.core.keys import SEED, Hashes, all_hashes, key_column, one_key
-from lately.core.plan import check_word
 from lately.counters.base import MAX_COUNT
 from lately.ingest.windowed import BLOCK
 from lately.sketches.hashing import DEFAULT_SEED, cell_of, coefficients, row_cells
@@ -76,8 +76,8 @@ class CountMin:
     FAMILY: ClassVar[int]
 
     def __init__(self, *, eps: float, delta: float, seed: int = DEFAULT_SEED) -> None:
-        plan.check_probability("eps", eps)
-        plan.check_probability("delta", delta)
+        check_probability("eps", eps)
+        check_probability("delta", delta)
         width, depth = plan.count_min_size(eps, delta)
         self._begin(width, depth, delta, check_word("seed", seed), 0.0, np.zeros(width * depth, np.int64))
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from lately.core import plots
 from lately.core.answers import Answers, KeyCount, PrefixCount, QuantileAt
+from lately.core.arguments import check_integer
 from lately.core.codec import storable
 from lately.core.columns import Ints, whole_numbers
 from lately.core.durations import Duration, arrivals
@@ -79,8 +80,7 @@ class DyadicView(TreeView, MomentsView):
     def hierarchical(self, phi: float, bits_per_level: int = 8) -> Answers[PrefixCount]:
         """The prefixes that are heavy beyond what the heavy ones below them explain, the longest first."""
         bits, eps = (self.shape.universe - 1).bit_length(), self.shape.eps
-        if isinstance(bits_per_level, bool) or not isinstance(bits_per_level, int) or not 1 <= bits_per_level <= bits:
-            raise ParameterError(f"bits_per_level={bits_per_level!r}", remedy=f"give 1 to {bits}, the bits of a key")
+        check_integer("bits_per_level", bits_per_level, 1, bits, remedy=f"a key has {bits} bits")
         check_phi(phi, eps)
         least = threshold(phi, eps, self.tree.total())
         prefixes, lengths, count, own, least = heavy_prefixes(
@@ -128,8 +128,7 @@ class Dyadic(WindowedTree, Moments):
         lateness: Duration | None = None,
         seed: int = DEFAULT_SEED,
     ) -> None:
-        if isinstance(universe, bool) or not isinstance(universe, int | np.integer) or not 2 <= universe <= MAX_UNIVERSE:
-            raise ParameterError(f"universe={universe!r}: keys are integers from 0 to universe - 1; give 2 to 2**63")
+        check_integer("universe", universe, 2, MAX_UNIVERSE, remedy="keys are integers from 0 to universe - 1")
         window_shape = window_and_lateness(window, tick, lateness)
         shape = tree_shape(window_shape, eps, delta, merge_height, int(universe), seed)
         self._begin(shape, tree_arrays(shape))
@@ -216,8 +215,7 @@ class Dyadic(WindowedTree, Moments):
 
     def plot(self, bins: int = 32, last: Duration | None = None, between: Between | None = None, ax: Any = None) -> Any:
         """Draw a histogram of the keys with the bounds as error bars; needs matplotlib. Returns the axes."""
-        if isinstance(bins, bool) or not isinstance(bins, int) or not 1 <= bins <= 10_000:
-            raise ParameterError(f"bins={bins!r}: give a whole number from 1 to 10,000")
+        check_integer("bins", bins, 1, 10_000)
         edges = sorted({self.universe * i // bins for i in range(bins + 1)})
         bounds, view = list(pairwise(edges)), self.in_range(last, between)
         low, value, high = np.array([view.count_between(a, b - 1) for a, b in bounds]).T

@@ -14,13 +14,14 @@ from typing import Any, Self
 import numpy as np
 
 from lately.core import plan, plots
+from lately.core.arguments import check_word
 from lately.core.codec import Reader, Writer, storable
 from lately.core.durations import Duration, arrivals
 from lately.core.errors import MergeError, ParameterError, QueryError
 from lately.core.estimate import Estimate
 from lately.core.key_types import KeyTypes
 from lately.core.keys import Keys, key_column
-from lately.core.plan import SAMPLES, Counter, Query, check_samples, check_word
+from lately.core.plan import SAMPLES, Counter, Query, check_samples
 from lately.counters.base import CounterArray, Counts, Stamps
 from lately.counters.families import counter_array, starting_bytes
 from lately.ingest.shape import Shape, read_shape, window_and_lateness

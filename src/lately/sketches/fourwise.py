@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from lately.core.jit import helper, kernel
 from lately.core.keys import Hashes
-from lately.sketches.hashing import words
+from lately.core.splitmix64 import random_words
 
 PRIME = 2**61 - 1
 _P, _LOW, _HALF = np.uint64(PRIME), np.uint64(2**32 - 1), np.uint64(32)
@@ -53,4 +53,4 @@ def signed_cells(keys: Hashes, row: Any, coefficients: Any, width: Any, out: Any
 
 def polynomials(seed: int, rows: int) -> NDArray[np.uint64]:
     """Four random coefficients for each row, drawn from the seed."""
-    return (words(seed, 4 * rows) % _P).reshape(rows, 4)
+    return (random_words(seed, 4 * rows) % _P).reshape(rows, 4)

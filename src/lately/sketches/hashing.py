@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from lately.core.jit import helper, kernel
 from lately.core.keys import Hashes
+from lately.core.splitmix64 import random_words
 
 #: Two sketches built alike must be mergeable, so the default never changes.
 DEFAULT_SEED = 20_120_615
@@ -36,17 +37,9 @@ def row_cells(keys: Hashes, row: Any, coefficients: Any, width: Any, out: Any) -
         out[i] = np.uint32((((mixed >> _HALF) * width) >> _HALF) + start)
 
 
-def words(seed: int, size: int) -> NDArray[np.uint64]:
-    """Random 64-bit words, drawn from the seed."""
-    word = np.arange(1, size + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(seed % 2**64)  # splitmix64
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        word = (word ^ (word >> np.uint64(shift))) * np.uint64(factor)
-    return word ^ (word >> np.uint64(31))
-
-
 def coefficients(seed: int, depth: int) -> NDArray[np.uint64]:
     """Three random words for each row, drawn from the seed."""
-    return words(seed, 3 * depth).reshape(depth, 3)
+    return random_words(seed, 3 * depth).reshape(depth, 3)
 
 
 def cells_of(keys: Hashes, table: NDArray[np.uint64], width: int) -> NDArray[np.uint32]:

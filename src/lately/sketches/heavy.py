@@ -1,10 +1,10 @@
 """Finding what is heavy by going down the tree: a key is no heavier than any of the prefixes above it."""
 
 import math
-from numbers import Real
 
 import numpy as np
 
+from lately.core.arguments import check_number, check_probability
 from lately.core.columns import Ints
 from lately.core.errors import ParameterError
 from lately.counters.base import Bounds
@@ -19,8 +19,7 @@ def threshold(phi: float, eps: float, total: Bounds) -> float:
 
 def check_phi(phi: float, eps: float) -> float:
     """A share must be larger than the error, or everything could be heavy."""
-    if isinstance(phi, bool) or not isinstance(phi, Real) or not 0 < phi < 1:
-        raise ParameterError(f"phi={phi!r}: give a share between 0 and 1, such as 0.01")
+    check_probability("phi", phi)
     if phi <= eps:
         raise ParameterError(
             f"phi={phi!r} is not above eps={eps!r}, so keys that never came could pass; build the sketch with an eps below "
@@ -31,9 +30,7 @@ def check_phi(phi: float, eps: float) -> float:
 
 def check_at_least(at_least: float) -> float:
     """A number of arrivals."""
-    if isinstance(at_least, bool) or not isinstance(at_least, Real) or not 1 <= at_least <= 2**62:
-        raise ParameterError(f"at_least={at_least!r}: give a number of arrivals, 1 or more")
-    return float(at_least)
+    return check_number("at_least", at_least, 1, 2**62, remedy="give a number of arrivals")
 
 
 def most_listed(eps: float) -> int:

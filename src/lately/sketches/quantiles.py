@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lately.core.answers import Answers, QuantileAt
+from lately.core.arguments import check_integer
 from lately.core.codec import Reader, Writer, storable
 from lately.core.columns import Ints, arrow, is_arrow, refuse_masked
 from lately.core.durations import Duration, arrivals
@@ -216,8 +217,7 @@ class Quantiles(WindowedTree):
 
     def plot(self, last: Duration | None = None, between: Between | None = None, points: int = 50, ax: Any = None) -> Any:
         """Draw the quantiles with the bounds as error bars; needs matplotlib. Returns the axes."""
-        if isinstance(points, bool) or not isinstance(points, int) or not 2 <= points <= 10_000:
-            raise ParameterError(f"points={points!r}: give a whole number from 2 to 10,000")
+        check_integer("points", points, 2, 10_000)
         shares = np.linspace(0.5 / points, 1 - 0.5 / points, points)
         return self.quantile(shares, last, between).plot(ax)
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from lately.core import plan
 from lately.core.answers import Answers, KeyCount
+from lately.core.arguments import check_integer, check_probability, check_word
 from lately.core.codec import Reader, Writer, storable
 from lately.core.columns import Ints
 from lately.core.durations import Duration, arrivals
@@ -20,7 +21,6 @@ from lately.core.estimate import Estimate, Estimates
 from lately.core.joined import JoinedKeys
 from lately.core.key_types import KeyTypes
 from lately.core.keys import Keys
-from lately.core.plan import check_word
 from lately.counters.base import MAX_STAMP, Bounds, Counts, Stamps
 from lately.counters.shared import SharedWave
 from lately.counters.wave import Wave
@@ -191,8 +191,8 @@ class TopK(WindowedCountMin[TopKShape], ExtractableSketch[TopKShape], Moments):
         lateness: Duration | None = None,
         seed: int = DEFAULT_SEED,
     ) -> None:
-        plan.check_probability("eps", eps)
-        plan.check_probability("delta", delta)
+        check_probability("eps", eps)
+        check_probability("delta", delta)
         plan.premerge_error(eps, merge_height)
         if (k is None) == (phi is None):
             raise ParameterError(f"k={k!r} and phi={phi!r}: give one of them")
@@ -321,9 +321,7 @@ def _parts(shape: TopKShape) -> tuple[SharedWave, Wave, Candidates]:
 
 
 def _check_k(k: object) -> int:
-    if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 1 <= k <= _MOST_K:
-        raise ParameterError(f"k={k!r}: give how many keys to list, from 1 to {_MOST_K:,}")
-    return int(k)
+    return check_integer("k", k, 1, _MOST_K, remedy="give the number of keys to list")
 
 
 def _merged_eps(options: Options) -> float:

@@ -19,10 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lately.core import plan
+from lately.core.arguments import check_probability, check_word
 from lately.core.codec import Reader, Writer
 from lately.core.errors import ParameterError
 from lately.core.jit import kernel
-from lately.core.plan import check_word, shared_capacity
+from lately.core.plan import shared_capacity
 from lately.counters.shared import SharedWave
 from lately.counters.wave import Wave
 from lately.ingest.shape import WindowShape, read_window_shape
@@ -60,8 +61,8 @@ class TreeShape(WindowShape):
 
 def tree_shape(window: tuple[Any, int], eps: float, delta: float, merge_height: int, universe: int, seed: int) -> TreeShape:
     """Check what a user asks for."""
-    plan.check_probability("eps", eps)
-    plan.check_probability("delta", delta)
+    check_probability("eps", eps)
+    check_probability("delta", delta)
     plan.premerge_error(eps, merge_height)
     shape = TreeShape(*window, eps, delta, merge_height, universe, check_word("seed", seed))
     if (cells := layout(shape).cells) > _MOST_CELLS:

@@ -11,17 +11,16 @@ a cell knows to be inside the window and what may be. They are wide where the gu
 import math
 from abc import abstractmethod
 from dataclasses import dataclass
-from numbers import Real
 from typing import Any, Self
 
 import numpy as np
 
 from lately.core import plan
+from lately.core.arguments import check_number, check_probability, check_word
 from lately.core.codec import Reader, Writer, storable
 from lately.core.durations import Duration, arrivals
 from lately.core.errors import ParameterError, QueryError
 from lately.core.keys import Hashes, Keys
-from lately.core.plan import check_word
 from lately.counters.base import MAX_STAMP, Bounds, CounterArray, Counts, Stamps
 from lately.counters.exact import Exact
 from lately.counters.periodic import Proportional, Simple
@@ -94,8 +93,8 @@ class WcmSketch(WindowedCountMin[WcmShape]):
         self._build(window_and_lateness(window, tick, lateness), eps, delta, seed, 0.0, 0.0)
 
     def _build(self, window: tuple[Any, int], eps: float, delta: float, seed: int, tau: float, mu: float) -> None:
-        plan.check_probability("eps", eps)
-        plan.check_probability("delta", delta)
+        check_probability("eps", eps)
+        check_probability("delta", delta)
         shape = WcmShape(*window, eps, delta, 0, check_word("seed", seed), tau, mu)
         if (cells := math.prod(shape.size)) > _MOST_CELLS:
             raise ParameterError(f"eps={eps!r}, delta={delta!r} need {cells:,} cells; give a larger eps")
@@ -274,10 +273,8 @@ class SplitterCountMin(WcmSketch):
         lateness: Duration | None = None,
         seed: int = DEFAULT_SEED,
     ) -> None:
-        if isinstance(tau, bool) or not isinstance(tau, Real) or not 0.0001 <= tau <= 1:
-            raise ParameterError(f"tau={tau!r}: the least share of a cell's arrivals that makes a piece; give 0.0001 to 1")
-        if isinstance(mu, bool) or not isinstance(mu, Real) or not 1 <= mu <= 1e6:
-            raise ParameterError(f"mu={mu!r}: the factor between rates that makes a split; give 1 to 1,000,000, such as 1.5")
+        check_number("tau", tau, 0.0001, 1, remedy="give the smallest share of a cell's arrivals that makes a piece")
+        check_number("mu", mu, 1, 1_000_000, remedy="give the factor between rates that makes a split, such as 1.5")
         self._build(window_and_lateness(window, tick, lateness), eps, delta, seed, float(tau), float(mu))
 
     @property

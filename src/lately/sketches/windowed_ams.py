@@ -29,12 +29,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lately.core import plan
+from lately.core.arguments import check_probability, check_word
 from lately.core.codec import Reader, Writer, storable
 from lately.core.durations import Duration, arrivals
 from lately.core.errors import MergeError, ParameterError
 from lately.core.estimate import Estimate
 from lately.core.keys import SEED, Hashes, Keys, key_column
-from lately.core.plan import SAMPLES, Counter, check_word
+from lately.core.plan import SAMPLES, Counter
 from lately.counters.base import CounterArray, Counts, Stamps
 from lately.counters.families import counter_array, starting_bytes
 from lately.ingest.shape import Shape, read_shape, window_and_lateness
@@ -131,7 +132,7 @@ class WindowedAmsSketch(WindowedSketch[AmsShape]):
         lateness: Duration | None = None,
         seed: int = DEFAULT_SEED,
     ) -> None:
-        plan.check_probability("eps", eps)
+        check_probability("eps", eps)
         plan.deltas(delta, counter)
         if counter == "randwave":
             raise ParameterError(

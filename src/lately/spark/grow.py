@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from lately.core.columns import Ints
 from lately.core.errors import LatelyError
 from lately.core.keys import HashedKeys, Hashes, IntegerKeys, Keys, all_hashes, key_column
+from lately.core.splitmix64 import GAMMA
 from lately.core.times import instant_of, ticks_of
 from lately.pipeline.fence import Fence
 from lately.pipeline.plan import MonitorSpec, PipelinePlan, WindowsSpec
@@ -40,7 +41,7 @@ _MOST = 2**25
 _REASONS = 100
 OTHER_REASONS = "other reasons"
 
-_32, _ODD = np.uint64(32), np.uint64(0x9E3779B97F4A7C15)
+_32 = np.uint64(32)
 
 
 @dataclass(frozen=True)
@@ -324,7 +325,7 @@ class _Columns:
         mixed = self._hashes
         for column in (*(column.to_numpy(zero_copy_only=False) for column in numbers), *known):
             if column is not None:
-                mixed = (mixed ^ (mixed >> _32) ^ column.view(np.uint64)) * _ODD
+                mixed = (mixed ^ (mixed >> _32) ^ column.view(np.uint64)) * GAMMA
         return mixed
 
     @property
