@@ -15,7 +15,7 @@ from lately.sketches.dyadic import Dyadic
 from lately.sketches.ecm import EcmSketch
 from lately.sketches.quantiles import Quantiles
 from lately.sketches.topk import TopK
-from lately.toml_lines import Places, dotted
+from lately.toml_lines import TomlLines, dotted
 
 PAGE = Path(__file__).parent.parent / "docs" / "pipeline.md"
 EXAMPLES = [
@@ -199,10 +199,10 @@ WRONG = {
     "an empty file": (
         "",
         [
-            '1: the file has no [source]; add it with format = "parquet"',
-            '1: the file has no [columns]; add it with time = "ts" and key = "url"',
-            '1: the file has no [window]; add it with length = "1h"',
-            '1: the file has no [store]; add it with path = "store"',
+            '1: missing section [source]; add it with format = "parquet"',
+            '1: missing section [columns]; add it with time = "ts" and key = "url"',
+            '1: missing section [window]; add it with length = "1h"',
+            '1: missing section [store]; add it with path = "store"',
         ],
     ),
     "a key that is missing": (SMALL.replace("length", "#"), ['7: [window] has no length; add length = "1h"']),
@@ -218,44 +218,44 @@ WRONG = {
     "a monitor without a kind": (watching("tau = 3"), ['16: monitors[0] has no kind; add kind = "self-join"']),
     "a kind that there is not": (
         SMALL + '[[queries]]\nname = "b"\n\nkind = "tops"\n',
-        ['19: queries[1].kind = "tops": give one of counts, top, quantiles, ranges, self-join, join, exact'],
+        ['19: queries[1].kind = "tops": must be one of counts, top, quantiles, ranges, self-join, join, exact'],
     ),
     "a kind misspelt": (asking('knd = "top"'), None),
-    "a key misspelt": (SMALL.replace("format", 'pth = "x"\nformat'), ["3: [source] does not know pth; did you mean path?"]),
+    "a key misspelt": (SMALL.replace("format", 'pth = "x"\nformat'), ["3: unknown key pth in [source]; did you mean path?"]),
     "a needed key misspelt, told once": (
         SMALL.replace("length", "lenght"),
-        ["8: [window] does not know lenght; did you mean length?"],
+        ["8: unknown key lenght in [window]; did you mean length?"],
     ),
-    "a table misspelt": (SMALL.replace("[window]", "[windw]"), ["7: the file does not know windw; did you mean window?"]),
+    "a table misspelt": (SMALL.replace("[window]", "[windw]"), ["7: unknown section [windw]; did you mean [window]?"]),
     "a key of another table": (
         SMALL.replace('"1h"', '"1h"\neps = 0.1'),
-        ["9: [window] does not know eps; it belongs in [guarantee]"],
+        ["9: unknown key eps in [window]; it belongs in [guarantee]"],
     ),
     "a key that nobody knows": (
         SMALL.replace('"state"', '"state"\n"zürich hb" = 1'),
-        ['13: [run] does not know "zürich hb"; it knows checkpoint, trigger, master, seed, lease, spark'],
+        ['13: unknown key "zürich hb" in [run]; use one of checkpoint, trigger, master, seed, lease, spark'],
     ),
     "a word that is none of a few": (
         SMALL.replace("format", 'mode = "stream"\nformat'),
-        ['3: source.mode = "stream": give one of batch, available-now, continuous'],
+        ['3: source.mode = "stream": must be one of batch, available-now, continuous'],
     ),
     "numbers out of bounds": (
         SMALL.replace("[store]", "[guarantee]\neps = 0\ndelta = 1.0\n[store]") + "k = 0\n",
         [
-            "10: guarantee.eps = 0: give more than 0",
-            "11: guarantee.delta = 1.0: give less than 1",
-            "19: queries[0].k = 0: give 1 at the least",
+            "10: guarantee.eps = 0: must be greater than 0",
+            "11: guarantee.delta = 1.0: must be less than 1",
+            "19: queries[0].k = 0: must be at least 1",
         ],
     ),
     "wrong types": (
         asking('kind = "quantiles"', 'q = [0.5, "a",\n  2]', 'lo = "0"', "hi = inf", "resolution = true", "by = 3"),
         [
-            '16: queries[0].q[1] = "a": give a number',
-            "17: queries[0].q[2] = 2: give 1 at the most",
-            '18: queries[0].lo = "0": give a number',
-            "19: queries[0].hi = inf: give a finite number",
-            "20: queries[0].resolution = true: give a number",
-            "21: queries[0].by = 3: give one of all, site",
+            '16: queries[0].q[1] = "a": must be a number',
+            "17: queries[0].q[2] = 2: must be at most 1",
+            '18: queries[0].lo = "0": must be a number',
+            "19: queries[0].hi = inf: must be a finite number",
+            "20: queries[0].resolution = true: must be a number",
+            "21: queries[0].by = 3: must be one of all, site",
         ],
     ),
     "no tables where tables belong": (
@@ -268,49 +268,52 @@ store = { path = "" }
 run.spark = 3
 """,
         [
-            "1: name = 3: give a text, in quotes",
-            '2: source = "kafka": give a table',
+            "1: name = 3: must be text, in quotes",
+            '2: source = "kafka": must be a table',
             '3: [columns] has no key; add key = "url"',
-            "4: window = []: give a table",
-            "5: queries[0] = 1: give a table",
-            '6: store.path = "": give a text that is not empty',
-            "7: run.spark = 3: give a table of names and values",
+            "4: window = []: must be a table",
+            "5: queries[0] = 1: must be a table",
+            '6: store.path = "": must not be empty',
+            "7: run.spark = 3: must be a table of names and values",
         ],
     ),
-    "one bracket": (SMALL.replace("[[queries]]", "[queries]"), ["13: [queries]: there can be several; write [[queries]]"]),
+    "one bracket": (
+        SMALL.replace("[[queries]]", "[queries]"),
+        ["13: [queries]: must be an array of tables; write [[queries]]"],
+    ),
     "a name with odd signs": (
         SMALL.replace('"hot"', '"hot/cold"'),
-        ['14: queries[0].name = "hot/cold": give letters, digits, spaces and the signs _ . - only, a letter or digit first'],
+        [
+            '14: queries[0].name = "hot/cold": may contain letters, digits, spaces and _ . - only, '
+            "and must start with a letter or digit"
+        ],
     ),
     "an endless name": (
         SMALL.replace('"hot"', f'"{"x" * 81}"'),
-        [f'14: queries[0].name = "{"x" * 59}…: give 80 characters at the most'],
+        [f'14: queries[0].name = "{"x" * 59}…: must have at most 80 characters'],
     ),
-    "an empty list": (asking('kind = "counts"', "keys = []"), ["16: queries[0].keys = []: give 1 at the least"]),
+    "an empty list": (asking('kind = "counts"', "keys = []"), ["16: queries[0].keys = []: must have at least 1 item"]),
     "keys that are none": (
         asking('kind = "counts"', "keys = [1, 2.5, 9223372036854775808]"),
         [
-            "16: queries[0].keys[1] = 2.5: give a key: a text in quotes or a whole number",
-            "16: queries[0].keys[2] = 9223372036854775808: give a whole number from -2**63 to 2**63 - 1",
+            "16: queries[0].keys[1] = 2.5: must be a key: text in quotes or a whole number",
+            "16: queries[0].keys[2] = 9223372036854775808: must be between -2**63 and 2**63 - 1",
         ],
     ),
     "keys of two types": (
         asking('kind = "counts"', "keys = [\n  1,\n  'a']"),
-        [
-            "16: queries[0].keys = […: some are texts and some are numbers, but a column has only one of both; "
-            "put all in quotes, or none"
-        ],
+        ["16: queries[0].keys = […: text and numbers are mixed, but a column has one type; put all in quotes, or none"],
     ),
     "ranges that are none": (
         asking('kind = "ranges"', "universe = 10", "ranges = [[0, 1],", "  [2],", "  [3, 2]]"),
         [
-            "18: queries[0].ranges[1] = [2]: give the first and the last key of a range, such as [0, 1023]",
-            "19: queries[0].ranges[2] = [3, 2]: the range runs backwards; give the smaller key first",
+            "18: queries[0].ranges[1] = [2]: must be the first and the last key of a range, such as [0, 1023]",
+            "19: queries[0].ranges[2] = [3, 2]: the first key is greater than the last; give the smaller key first",
         ],
     ),
     "ranges outside of the universe": (
         asking('kind = "ranges"', "universe = 10", "ranges = [[0, 9],\n  [0, 10]]"),
-        ["18: queries[0].ranges[1] = [0, 10]: give keys from 0 to 9, or a larger universe"],
+        ["18: queries[0].ranges[1] = [0, 10]: keys must be from 0 to 9; correct the range or the universe"],
     ),
     "a universe too large": (
         asking('kind = "ranges"', "universe = 99999999999999999999", "ranges = [[0, 9]]"),
@@ -328,7 +331,7 @@ run.spark = 3
     ),
     "a length of neither kind": (
         SMALL.replace('"1h"', "2026-01-01"),
-        ['8: window.length = 2026-01-01: give a length of time such as "10m", or a whole number where times are whole numbers'],
+        ['8: window.length = 2026-01-01: must be a duration such as "10m", or a whole number if times are whole numbers'],
     ),
     "a window that its ticks do not fill": (
         SMALL.replace('"1h"', '"1h"\ntick = "7m"'),
@@ -337,7 +340,7 @@ run.spark = 3
     "lateness and future that do not fit": (
         SMALL.replace('"1h"', '"1h"\nlateness = "2h"\nfuture = "1500ms"'),
         [
-            '9: window.lateness = "2h": longer than the window; give at most 1h',
+            '9: window.lateness = "2h": must be at most 1h, the length of the window',
             "10: window.future = \"1500ms\": '1500ms' is not a whole number of ticks of 1s; ask for a multiple of a tick",
         ],
     ),
@@ -345,25 +348,25 @@ run.spark = 3
         SMALL.replace('"1h"', "3600\nlateness = '1m'\nfuture = 5"),
         [
             "9: window.lateness = '1m': '1m': this window is over integer times; give a whole number",
-            "10: window.future = 5: times are whole numbers, which no clock tells; leave future out",
+            "10: window.future = 5: whole numbers cannot be compared with a clock; leave future out",
         ],
     ),
     "ranges of time that do not fit": (
         SMALL + 'last = "61m"\n[[monitors]]\nname = "m"\nkind = "self-join"\nlast = "1500ms"\n',
         [
-            '16: queries[0].last = "61m": give 1s at the least and 1h, the window, at the most',
+            '16: queries[0].last = "61m": must be at least 1s and at most 1h, the window',
             "20: monitors[0].last = \"1500ms\": '1500ms' is not a whole number of ticks of 1s; ask for a multiple of a tick",
         ],
     ),
     "a range of nothing": (
         SMALL + 'last = "0s"\n',
-        ['16: queries[0].last = "0s": give 1s at the least and 1h, the window, at the most'],
+        ['16: queries[0].last = "0s": must be at least 1s and at most 1h, the window'],
     ),
     "columns that are not there": (
         asking('kind = "quantiles"', "lo = 0", "hi = 1", "resolution = 0.1", 'by = "site"'),
         [
-            '15: queries[0].kind = "quantiles": no column tells the values; add value = "column" to [columns]',
-            '19: queries[0].by = "site": no column tells the site; add site = "column" to [columns]',
+            '15: queries[0].kind = "quantiles": no column has the values; add value = "column" to [columns]',
+            '19: queries[0].by = "site": no column has the sites; add site = "column" to [columns]',
         ],
     ),
     "quantiles of nothing": (
@@ -376,27 +379,27 @@ run.spark = 3
     ),
     "a join with a filter": (
         asking('kind = "join"', 'left = "a"', 'right = "b"', 'where = "c"'),
-        ["13: queries[0]: a join has its rows from left and right; leave where out"],
+        ["13: queries[0]: the filters of a join are left and right; leave where out"],
     ),
     "an exact sum of nothing": (
         asking('kind = "exact"', 'aggregate = "sum"'),
-        ['13: queries[0]: sum needs the column it is about: of = "price"'],
+        ['13: queries[0]: sum needs a column; add of = "price"'],
     ),
     "an exact quantile without a share": (
         asking('kind = "exact"', 'aggregate = "quantile"', 'of = "ms"'),
-        ["13: queries[0]: a quantile needs its share: q = 0.99"],
+        ["13: queries[0]: a quantile needs a share; add q = 0.99"],
     ),
     "groups without a condition": (
         asking('kind = "exact"', 'aggregate = "count"', 'per = "url"'),
-        ['13: queries[0]: which groups pass: give per = "column" and one of above and below'],
+        ['13: queries[0]: groups need a column and one threshold; give per = "column" and above or below'],
     ),
     "groups by an average": (
         asking('kind = "exact"', 'aggregate = "avg"', 'of = "ms"', 'per = "url"', "above = 3"),
-        ["13: queries[0]: which groups pass is known for count, sum, min and max, not for avg; leave per out"],
+        ["13: queries[0]: groups are supported for count, sum, min and max, not for avg; leave per out"],
     ),
     "groups of rows that come late": (
         asking('kind = "exact"', 'aggregate = "count"', 'per = "url"', "above = 3").replace('"1h"', '"1h"\nlateness = "1m"'),
-        ['18: queries[0].per = "url": groups take rows in order; leave per out, or lateness out of [window]'],
+        ['18: queries[0].per = "url": groups need rows in order; leave per out, or lateness out of [window]'],
     ),
     "groups that cannot pass": (
         asking('kind = "exact"', 'aggregate = "count"', 'per = "url"', "below = -1"),
@@ -404,51 +407,51 @@ run.spark = 3
     ),
     "an exact answer with an error": (
         asking('kind = "exact"', 'aggregate = "count"', "eps = 0.1"),
-        ["13: queries[0]: an exact answer has neither eps nor delta; leave them out"],
+        ["13: queries[0]: an exact answer has no error; leave eps and delta out"],
     ),
     "two of a name": (
         SMALL + SMALL[SMALL.index("[[") :],
-        ['17: queries[1].name = "hot": queries[0] is called that too; give each a name of its own'],
+        ['17: queries[1].name = "hot": queries[0] has the same name; rename one of them'],
     ),
-    "nothing asked": (SMALL[: SMALL.index("[[")], ["1: the file: nothing is asked; add [[queries]] or [[monitors]]"]),
+    "nothing asked": (SMALL[: SMALL.index("[[")], ["1: no queries or monitors defined; add [[queries]] or [[monitors]]"]),
     "a stream without a place": (
         SMALL.replace("checkpoint", "#"),
-        ['11: [run]: a stream needs a place for its state; add checkpoint = "directory", or read it as a batch'],
+        ['11: [run]: a stream needs a directory for its state; add checkpoint = "directory", or read it as a batch'],
     ),
     "a monitor of a batch": (
         watching('kind = "self-join"').replace("format", "mode = 'batch'\nformat"),
-        ['3: source.mode = \'batch\': monitors watch a stream; give "available-now" or "continuous", or ask queries instead'],
+        ['3: source.mode = \'batch\': monitors need a stream; give "available-now" or "continuous", or use queries instead'],
     ),
     "files from nowhere": (
         SMALL.replace("kafka", "csv"),
-        ['3: source.format = "csv": these are files; say where with path = "events/"'],
+        ['3: source.format = "csv": a source of files needs a path; add path = "events/"'],
     ),
     "a stream of unknown files": (
         SMALL.replace('"kafka"', '"csv"\npath = "x"'),
-        ['3: source.format = "csv": a stream of files needs to know them; add columns = "ts timestamp, url string"'],
+        ['3: source.format = "csv": a stream of files needs their columns; add columns = "ts timestamp, url string"'],
     ),
     "options that are none": (
         SMALL.replace('"kafka"', '"kafka"\noptions.kafka.servers = ["a"]'),
-        ['4: source.options.kafka.servers = ["a"]: give a text, a number, true or false'],
+        ['4: source.options.kafka.servers = ["a"]: must be text, a number, true or false'],
     ),
     "settings of something else": (
         SMALL.replace('"state"', '"state"\nspark.sql.ansi = true'),
-        ["13: [run.spark]: sql.ansi is no setting of Spark; under [run.spark] write the whole name, which begins with spark."],
+        ["13: [run.spark]: sql.ansi is not a setting of Spark; write the whole name, which begins with spark."],
     ),
     "a trigger that cannot be read": (SMALL.replace('"state"', '"state"\ntrigger = "often"'), None),
     "a lease that cannot be read": (SMALL.replace('"state"', '"state"\nlease = "a while"'), None),
     "a lease that is no text": (SMALL.replace('"state"', '"state"\nlease = 60'), None),
     "a lease that is too short": (
         SMALL.replace('"state"', '"state"\nlease = "999ms"'),
-        ['13: run.lease = "999ms": must be at least a second, such as "1m"'],
+        ['13: run.lease = "999ms": must be at least 1s'],
     ),
     "sketches at odd times": (
         SMALL.replace('"store"', '"store"\nsketches = "often"'),
-        ['11: store.sketches = "often": give "never", "always", or how often, such as "10m"'],
+        ['11: store.sketches = "often": must be "never", "always" or an interval such as "10m"'],
     ),
     "kept too briefly": (
         SMALL.replace('"store"', '"store"\nkeep = "59m"'),
-        ['11: store.keep = "59m": shorter than the window; give 1h at the least, or leave it out'],
+        ['11: store.keep = "59m": must be at least 1h, the length of the window; make it longer or leave it out'],
     ),
     "kept for a text": (
         SMALL.replace('"store"', '"store"\nkeep = "ever"'),
@@ -471,20 +474,23 @@ run.spark = 3
     ),
     "sketches too often": (
         SMALL.replace('"store"', '"store"\nsketches = "0s"'),
-        ['11: store.sketches = "0s": give 1s at the least'],
+        ['11: store.sketches = "0s": must be at least 1s'],
     ),
     "a monitor with two lines": (
         watching('kind = "count"', "key = 7", "above = 3", "below = 2"),
-        ["16: monitors[0]: a monitor has one line: give above or below, or make two monitors"],
+        ["16: monitors[0]: a monitor has one threshold; give above or below, or make two monitors"],
     ),
     "frequent keys below a line": (
         watching('kind = "frequent"', "tau = 3", "below = 2"),
-        ["16: monitors[0]: frequent keys have tau instead of above and below"],
+        ["16: monitors[0]: frequent keys have tau instead of above and below; leave above and below out"],
     ),
-    "a monitor without its key": (watching('kind = "count"', "above = 3"), ["16: monitors[0]: a count of which key? give key"]),
+    "a monitor without its key": (
+        watching('kind = "count"', "above = 3"),
+        ['16: monitors[0]: a count needs a key; add key = "/cart"'],
+    ),
     "a monitor without its tau": (
         watching('kind = "frequent"'),
-        ["16: monitors[0]: keys are frequent from how often on? give tau"],
+        ["16: monitors[0]: frequent keys need the count from which a key is frequent; add tau = 1000"],
     ),
     "a monitor that cannot be built": (
         watching('kind = "frequent"', "tau = 0.5"),
@@ -498,11 +504,11 @@ run.spark = 3
         "[source]\nformat 3\n",
         ["2: not TOML: Expected '=' after a key in a key/value pair (character 8); write key = \"value\""],
     ),
-    "no quotes": ("[columns]\nkey = url\n", ['2: not TOML: Invalid value (character 7); text stands in quotes: key = "url"']),
+    "no quotes": ("[columns]\nkey = url\n", ['2: not TOML: Invalid value (character 7); put text in quotes: key = "url"']),
     "no end": ('[source]\nformat = """\n\n', None),
     "a key given twice": (
         "a = 1\n\na = 2\n",
-        ["3: not TOML: Cannot overwrite a value (character 6); this key was given before; keep one of them"],
+        ["3: not TOML: Cannot overwrite a value (character 6); this key is defined above; keep one of them"],
     ),
 }
 
@@ -532,7 +538,7 @@ def test_mistakes_stand_where_they_are_in_inline_tables_and_with_carriage_return
 def test_many_mistakes_are_cut_short():
     told = mistakes(asking('kind = "counts"', f"keys = {[0.5] * 100}"))
     assert len(told) == 21
-    assert told[-1] == " and 80 more like these"
+    assert told[-1] == " and 80 more mistakes"
 
 
 @pytest.mark.parametrize("text", ["x = " + "[" * 20_000 + "]" * 20_000, "x = " + "9" * 5_000], ids=["brackets", "digits"])
@@ -547,10 +553,10 @@ def test_files_that_cannot_be_read_are_named(tmp_path):
         return str(caught.value)
 
     path = tmp_path / "flow.toml"
-    assert refused(path) == f"{path}: there is no such file; give the path of a pipeline file"
+    assert refused(path) == f"{path}: no such file; give the path of a pipeline file"
     assert refused(tmp_path).startswith(f"{tmp_path}: cannot be read (")
     path.write_bytes(b'name = "a"\n\nkey = "\xff"\n')
-    assert refused(path) == f"{path}:3: not UTF-8, which TOML is written in; save the file as UTF-8"
+    assert refused(path) == f"{path}:3: not UTF-8; save the file as UTF-8"
     path.write_text(SMALL.replace("tick", "tik").replace('"top"', '"tops"'))
     assert refused(str(path)).startswith(f"{path}:15: queries[0].kind")
 
@@ -569,8 +575,8 @@ def test_a_pipeline_may_come_from_python():
     with pytest.raises(ParameterError) as caught:
         of(content)
     assert str(caught.value).splitlines() == [
-        "pipeline: [window] does not know tik; did you mean tick?",
-        "pipeline: queries[0].kind: give one of counts, top, quantiles, ranges, self-join, join, exact",
+        "pipeline: unknown key tik in [window]; did you mean tick?",
+        "pipeline: queries[0].kind: must be one of counts, top, quantiles, ranges, self-join, join, exact",
     ]
 
 
@@ -673,17 +679,17 @@ def test_every_value_is_found_in_its_line(tree, random):
     tree = numbered(tree, iter(range(70_000_000, 80_000_000)))
     text = Writer(random, tree).text
     data = tomllib.loads(text)
-    places = Places(text)
+    lines = TomlLines(text)
     for way, number in leaves(tree):
-        line, written = places.found[way]
+        line, written = lines.entries[way]
         assert str(number) in written
         assert line == text[: text.index(str(number))].count("\n") + 1, dotted(way)
         value = data
         for step in way:
             value = value[step]
         assert tomllib.loads(f"it = {written}")["it"] == value
-    assert all(line <= text.count("\n") + 1 for line, _ in places.found.values())
-    assert Places(text.replace("\n", "\r\n")).found == places.found
+    assert all(line <= text.count("\n") + 1 for line, _ in lines.entries.values())
+    assert TomlLines(text.replace("\n", "\r\n")).entries == lines.entries
 
 
 def test_every_way_to_write_toml_has_its_lines():
@@ -708,7 +714,7 @@ d = -inf
 [late.table]
 [late]
 """
-    found = {dotted(way): place.line for way, place in Places(text).found.items() if way}
+    found = {dotted(path): entry.line for path, entry in TomlLines(text).entries.items() if path}
     assert found == {
         "a": 1, "a.b": 1, '"x y"': 2, '"x y".z': 2,
         "q": 5, "q[0]": 5, "q[0].k": 6, "q[0].k[0]": 7, "q[0].k[1]": 7, "q[0].k[1].u": 7, "q[0].k[1].u[0]": 7,
@@ -738,5 +744,5 @@ def test_the_master_is_one_that_spark_knows():
         "k8s://b",
     ):
         assert parse(SMALL.replace("[run]", f'[run]\nmaster = "{master}"')).run.master == master
-    with pytest.raises(ParameterError, match=r'run\.master = "lokal\[2\]": no master of Spark; give "local\[2\]"'):
+    with pytest.raises(ParameterError, match=r'run\.master = "lokal\[2\]": not a master of Spark; give "local\[2\]"'):
         parse(SMALL.replace("[run]", '[run]\nmaster = "lokal[2]"'))

@@ -9,7 +9,7 @@ from pipelines import START, add_file, answers_to, events, table, write_files
 from lately.config import load, parse
 from lately.core.errors import InputError, LatelyError, ParameterError
 from lately.spark.analysis import analyse
-from lately.spark.connectors import CONNECTORS, missing
+from lately.spark.connectors import CONNECTORS, missing_connector
 from lately.spark.pipeline import Pipeline
 
 PIPELINE = """\
@@ -184,24 +184,24 @@ def one_mistake(spark, path):
 def test_a_format_that_spark_does_not_have(spark, folder, mode, format):
     path, lines = written(folder, mode, source__format=format)
     place = f'{path}:{lines["source__format"]}: source.format = "{format}": cannot read the source: '
-    assert one_mistake(spark, path) == place + missing(format, spark.version)
+    assert one_mistake(spark, path) == place + "; ".join(missing_connector(format, spark.version))
 
 
 def test_which_jars_are_missing_for_each_version_of_spark():
     for version in ("4.1.3", "4.1.0"):
-        assert '"spark.jars.packages" = "io.delta:delta-spark_4.1_2.13:4.4.0"' in missing("delta", version)
-        assert '"spark.sql.extensions" = "io.delta.sql.DeltaSparkSessionExtension"' in missing("delta", version)
-        assert "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.11.0" in missing("iceberg", version)
-        assert "org.apache.spark:spark-avro_2.13:4.1.1" in missing("avro", version)
-    kafka = missing("kafka", "4.1.3")
+        assert '"spark.jars.packages" = "io.delta:delta-spark_4.1_2.13:4.4.0"' in missing_connector("delta", version)[1]
+        assert '"spark.sql.extensions" = "io.delta.sql.DeltaSparkSessionExtension"' in missing_connector("delta", version)[1]
+        assert "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.11.0" in missing_connector("iceberg", version)[1]
+        assert "org.apache.spark:spark-avro_2.13:4.1.1" in missing_connector("avro", version)[1]
+    kafka = missing_connector("kafka", "4.1.3")[1]
     jars = "spark-sql-kafka-0-10_2.13-4.1.3.jar,spark-token-provider-kafka-0-10_2.13-4.0.0.jar,kafka-clients-3.9.1.jar"
     assert f'"spark.jars" = "{jars},commons-pool2-2.12.1.jar"' in kafka
-    assert "spark-sql-kafka-0-10_2.13:4.2.0" in missing("kafka", "4.2.0")
-    assert "io.delta:delta-spark_4.2_2.13:4.4.0" in missing("delta", "4.2.1")
+    assert "spark-sql-kafka-0-10_2.13:4.2.0" in missing_connector("kafka", "4.2.0")[1]
+    assert "io.delta:delta-spark_4.2_2.13:4.4.0" in missing_connector("delta", "4.2.1")[1]
     for format, version in [*((format, "4.3.0") for format in CONNECTORS), ("iceberg", "4.2.0")]:
-        assert missing(format, version).endswith("pip install 'pyspark[sql]==4.1.3'")
-    assert missing("parqet", "4.3.0").endswith("did you mean parquet?")
-    assert missing("kafak", "4.3.0").endswith("did you mean kafka?")
+        assert missing_connector(format, version)[1].endswith("pip install 'pyspark[sql]==4.1.3'")
+    assert missing_connector("parqet", "4.3.0")[1].endswith("did you mean parquet?")
+    assert missing_connector("kafak", "4.3.0")[1].endswith("did you mean kafka?")
 
 
 def test_jars_that_are_not_there_are_named_with_the_connector(spark, folder):

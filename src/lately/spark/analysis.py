@@ -1,7 +1,6 @@
-"""A pipeline's expressions against its source, as Spark resolves them; no row is read.
+"""Spark resolves the expressions of a pipeline against its source; no row is read.
 
-Every mistake is found, and told with the line of the file that it is in. A pipeline is analysed before it runs, and by
-``lately run --check``.
+All mistakes are found and reported with their lines. A pipeline is analysed before it runs, and by ``lately run --check``.
 """
 
 import difflib
@@ -14,41 +13,40 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from lately.config import Config, Quantiles, Ranges
-from lately.core.errors import InputError, LatelyError, ParameterError
+from lately.config import Config, Mistake, Quantiles, Ranges, error_of
+from lately.core.errors import InputError, LatelyError
 from lately.pipeline.plan import PipelinePlan
 from lately.spark.expressions import Expression, expressions
-from lately.spark.sources import METADATA, corrupt_column, read_source, sql_reason, with_remedy
+from lately.spark.sources import METADATA, SourceError, corrupt_column, read_source, sql_diagnosis
 
-#: Columns of the source that a message names; the rest is counted.
-_NAMED = 20
+#: Columns of the source that a message lists; the others are only counted.
+_MAX_LISTED = 20
 _KEYS = T.IntegralType | T.StringType | T.BinaryType | T.CharType | T.VarcharType
 _TIMES = T.DateType | T.TimestampType | T.TimestampNTZType | T.StringType | T.NumericType
 
-_MANY_ROWS = (
-    "it needs more than one row, or makes several of one; "
-    "give an expression of a single row, without sum(…), explode(…), over (…)"
+#: What is wrong, and what to do.
+Problem = tuple[str, str]
+_MANY_ROWS: Problem = (
+    "it needs more than one row, or returns several for one",
+    "give an expression of a single row, without sum(…), explode(…), over (…)",
 )
-
-#: A line of the file, and what is wrong there.
-Mistake = tuple[int, str]
 
 
 def types_of(df: DataFrame, plan: PipelinePlan) -> dict[str, T.DataType]:
-    """The types of all expressions: "time", "key" …, "filter 0" for the first filter, "extra 0" for the first of or per.
+    """Return the types of all expressions: "time", "key" …, "filter 0" for the first filter, "extra 0" for an exact column.
 
     Parameters
     ----------
     df
         The rows of the source.
     plan
-        What the pipeline keeps; its filters and extras are numbered.
+        The plan of the pipeline; its filters and exact columns are numbered.
 
-    A ParameterError has a line for each expression that Spark cannot resolve, or that has a type of no use.
+    A ParameterError has a line for each expression that Spark cannot resolve, or whose type cannot be used.
     """
     kinds, mistakes, cause = _resolved(df, plan.config)
     if mistakes:
-        raise ParameterError(_told(mistakes)) from cause
+        raise error_of(mistakes) from cause
     named = {name: kinds[text] for name in ("time", "key", "site", "value", "count") if (text := _column(plan.config, name))}
     named |= {f"filter {i}": kinds[text] for i, text in enumerate(plan.filters)}
     return named | {f"extra {i}": kinds[text] for i, text in enumerate(plan.exact_columns)}
@@ -62,36 +60,30 @@ def analyse(config: Config, spark: SparkSession) -> None:
     config
         The pipeline.
     spark
-        The session to analyse it with. Spark looks whether the format and the path exist; columns that the file does not
-        tell it takes from the files, as when it runs.
+        The session to analyse it with. Spark checks that the format and the path exist; columns that the pipeline file does
+        not declare are read from the source, as in a run.
 
-    A LatelyError has a line for each mistake. If the source cannot be read, expressions are checked as far as that can be:
-    with the columns that the file tells, or else their syntax.
+    A LatelyError has a line for each mistake. If the source cannot be read, expressions are checked against the columns that
+    the pipeline file declares, or if it declares none, only their syntax is.
     """
     try:
         rows = read_source(spark.read if config.source.mode == "batch" else spark.readStream, config)
-    except InputError as error:
-        known = _told_columns(config, spark)
+    except SourceError as error:
+        known = _declared_columns(config, spark)
         _, mistakes, _ = _resolved(spark.range(0) if known is None else known, config, syntax_only=known is None)
-        line = re.match(r".*?:(\d+): ", str(error))
-        found = [(int(line[1]) if line else 0, str(error)), *mistakes]
-        raise InputError(_told(found)) from error
+        raise error_of([error.mistake, *mistakes], InputError) from error
     types_of(rows, PipelinePlan.of(config))
 
 
-def _told_columns(config: Config, spark: SparkSession) -> DataFrame | None:
-    """No rows, with the columns that the file says the source has."""
-    reads_metadata = any(METADATA in one.text for one in expressions(config))
+def _declared_columns(config: Config, spark: SparkSession) -> DataFrame | None:
+    """An empty DataFrame with the columns that the file declares; None if it declares none, or not all that are used."""
+    reads_metadata = any(METADATA in expression.text for expression in expressions(config))
     if config.source.columns is None or reads_metadata:
         return None
     try:
         return spark.createDataFrame([], config.source.columns)
     except (AnalysisException, LatelyError):
         return None
-
-
-def _told(mistakes: list[Mistake]) -> str:
-    return "\n".join(dict.fromkeys(says for _, says in sorted(mistakes, key=lambda one: one[0])))
 
 
 def _column(config: Config, name: str) -> str | None:
@@ -105,7 +97,7 @@ def _column(config: Config, name: str) -> str | None:
 def _resolved(
     df: DataFrame, config: Config, syntax_only: bool = False
 ) -> tuple[dict[str, T.DataType], list[Mistake], AnalysisException | None]:
-    """The types of all expressions that can be resolved, what is wrong with the others, and Spark's first word on that."""
+    """The types of all expressions that can be resolved, the mistakes in the others, and Spark's first error."""
     kinds: dict[str, T.DataType] = {}
     wrong: dict[str, AnalysisException] = {}
     mistakes: list[Mistake] = []
@@ -118,73 +110,73 @@ def _resolved(
             except AnalysisException as error:
                 if isinstance(error, ParseException) or not syntax_only:
                     wrong[text] = error
+        problem: Problem | None = None
         if text in wrong:
-            says = _MANY_ROWS if text in kinds else _unresolved(wrong[text], df, config)
+            problem = _MANY_ROWS if text in kinds else _unresolved(wrong[text], df, config)
         elif text in kinds and not syntax_only:
-            says = _unfit(expression, kinds[text], config)
-        else:
-            continue
-        if says:
-            mistakes.append(config.origin.mistake(expression.way, text, says, expression.owner))
+            problem = _wrong_type(expression, kinds[text], config)
+        if problem is not None:
+            mistakes.append(config.origin.mistake(expression.path, text, *problem, owner=expression.owner))
     return kinds, mistakes, next(iter(wrong.values()), None)
 
 
-def _unresolved(error: AnalysisException, df: DataFrame, config: Config) -> str:
+def _unresolved(error: AnalysisException, df: DataFrame, config: Config) -> Problem:
     if isinstance(error, ParseException):
-        return with_remedy(sql_reason(error), "correct the SQL")
+        return sql_diagnosis(error, "correct the SQL")
     given = error.getMessageParameters() or {}
     condition = error.getCondition() or ""
     if condition.startswith("UNRESOLVED_COLUMN"):
         return _no_column(given.get("objectName", "").replace("`", ""), _known_columns(df, config))
     if condition == "UNRESOLVED_ROUTINE":
         return _no_function(given.get("routineName", "").replace("`", ""), df.sparkSession)
-    if "Invalid usage of '*'" in sql_reason(error):
-        return "it names all columns; name one of them, or an expression of one row"
-    return with_remedy(sql_reason(error), "correct the SQL")
+    message, remedy = sql_diagnosis(error, "correct the SQL")
+    if "Invalid usage of '*'" in message:
+        return "it names all columns", "name one of them, or an expression of one row"
+    return message, remedy
 
 
 def _known_columns(df: DataFrame, config: Config) -> list[str]:
-    """The columns of the source, without those that only lately has added."""
+    """The columns of the source, without those that lately has added."""
     corrupt = corrupt_column(config.source)
     is_declared = re.search(rf"\b{re.escape(corrupt)}\b", config.source.columns or "")
     hidden = () if is_declared else (corrupt,)
     return [column for column in df.columns if not column.startswith("_lately_") and column not in hidden]
 
 
-def _no_column(name: str, known: list[str]) -> str:
+def _no_column(name: str, known: list[str]) -> Problem:
     if name.split(".")[0] == METADATA:
-        return f"this source has no {METADATA}, which only files have; use one of its columns: {_listed(known)}"
+        return f"this source has no {METADATA}, which only files have", f"use one of its columns: {_listed(known)}"
     near = _near(name, known)
-    return f'the source has no column "{name}"; {f"did you mean {near}? Its" if near else "its"} columns are {_listed(known)}'
+    guess = f"did you mean {near}? Its" if near else "its"
+    return f'the source has no column "{name}"', f"{guess} columns are {_listed(known)}"
 
 
-def _no_function(name: str, spark: SparkSession) -> str:
+def _no_function(name: str, spark: SparkSession) -> Problem:
     known = [row[0] for row in spark.sql("SHOW FUNCTIONS").collect()]
     near = _near(name.rpartition(".")[2], known)
-    return f'Spark has no function "{name}"; {f"did you mean {near}?" if near else "correct its name"}'
+    return f'Spark has no function "{name}"', f"did you mean {near}?" if near else "correct its name"
 
 
 def _near(name: str, known: list[str]) -> str | None:
-    lower = {one.lower(): one for one in known}
-    return next((lower[one] for one in difflib.get_close_matches(name.lower(), lower, 1)), None)
+    by_lower = {candidate.lower(): candidate for candidate in known}
+    return next((by_lower[match] for match in difflib.get_close_matches(name.lower(), by_lower, 1)), None)
 
 
 def _listed(names: list[str]) -> str:
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more
+    more = f" and {len(names) - _MAX_LISTED} more" if len(names) > _MAX_LISTED else ""
+    return ", ".join(names[:_MAX_LISTED]) + more
 
 
-def _unfit(expression: Expression, kind: T.DataType, config: Config) -> str:
-    """Why an expression of this type is of no use where it stands; nothing if it is."""
-    text, role = expression.text, expression.role
-    for roles, fits, wanted in _fitting(text, config):
-        if role in roles and not isinstance(kind, fits):
-            return f"it is of type {kind.simpleString()}; {wanted}"
-    return ""
+def _wrong_type(expression: Expression, kind: T.DataType, config: Config) -> Problem | None:
+    """Why an expression of this type cannot be used for its role; None if it can."""
+    for roles, allowed, remedy in _allowed_types(expression.text, config):
+        if expression.role in roles and not isinstance(kind, allowed):
+            return f"it is of type {kind.simpleString()}", remedy
+    return None
 
 
-def _fitting(text: str, config: Config) -> Iterator[tuple[tuple[str, ...], Any, str]]:
-    """Which types fit which expressions, and what to write instead."""
+def _allowed_types(text: str, config: Config) -> Iterator[tuple[tuple[str, ...], Any, str]]:
+    """Roles of expressions, the types that are allowed for them, and what to write instead of another type."""
     if config.window.window.kind == "integer":
         yield ("time",), T.IntegralType | T.StringType, 'the window is in integers, so give integers, or a window such as "1h"'
     yield ("time",), _TIMES, "give a timestamp, a date, a number of seconds or text"

@@ -1,13 +1,13 @@
-"""Which jars a source of Spark needs that Spark itself does not bring, by the version of Spark that runs.
+"""The jars of connectors that Spark does not include, by the version of Spark.
 
-A connector is built for one version of Spark, and most fail on any other one.
+A connector is built for one version of Spark, and most fail on any other.
 """
 
 import difflib
 from collections.abc import Mapping
 from typing import NamedTuple
 
-#: What Spark reads without further jars.
+#: Formats that Spark reads without further jars.
 FILES = ("parquet", "orc", "csv", "json", "xml", "text", "binaryFile")
 BUILT_IN = (*FILES, "jdbc", "rate", "rate-micro-batch", "socket", "statestore")
 #: The version of Spark that every connector here exists for.
@@ -15,9 +15,18 @@ _HAS_ALL = "4.1.3"
 
 
 class Connector(NamedTuple):
-    """Jars of one format: Maven coordinates by version of Spark, and settings that go with them.
+    """The jars of one format.
 
-    ``packages`` says whether ``spark.jars.packages`` can fetch them; otherwise they have to be downloaded for ``spark.jars``.
+    Parameters
+    ----------
+    title
+        The name of the format, as people write it.
+    jars
+        Maven coordinates by version of Spark, such as "4.1".
+    settings
+        Settings of Spark that the connector needs.
+    packages
+        Whether ``spark.jars.packages`` can fetch the jars; if not, they must be downloaded for ``spark.jars``.
     """
 
     title: str
@@ -36,7 +45,7 @@ def _kafka(version: str, clients: str) -> tuple[str, ...]:
     )
 
 
-#: What was seen to exist and to run, by the first two numbers of the version of Spark; not every release of Spark has its own.
+#: Connectors that were tested, by the first two numbers of the version of Spark; not every version of Spark has its own.
 CONNECTORS: Mapping[str, Connector] = {
     "kafka": Connector("Kafka", {"4.1": _kafka("4.1.3", "3.9.1"), "4.2": _kafka("4.2.0", "3.9.2")}, packages=False),
     "delta": Connector(
@@ -52,8 +61,8 @@ CONNECTORS: Mapping[str, Connector] = {
 }
 
 
-def missing(format: str, spark: str) -> str:
-    """What to do about a format that Spark does not find, in one sentence.
+def missing_connector(format: str, spark: str) -> tuple[str, str]:
+    """Say why Spark does not find a format, and what to do.
 
     Parameters
     ----------
@@ -62,10 +71,10 @@ def missing(format: str, spark: str) -> str:
     spark
         The version of Spark that runs, such as "4.1.3".
 
-    >>> print(missing("avro", "4.1.3"))
+    >>> missing_connector("parqet", "4.1.3")
+    ('Spark 4.1.3 has no format "parqet"', 'did you mean parquet?')
+    >>> print(*missing_connector("avro", "4.1.3"), sep="; ")
     Spark 4.1.3 has no connector for Avro; add to [run.spark]: "spark.jars.packages" = "org.apache.spark:spark-avro_2.13:4.1.1"
-    >>> print(missing("parqet", "4.1.3"))
-    Spark 4.1.3 knows no format "parqet"; did you mean parquet?
     """
     connector = CONNECTORS.get(format.lower())
     if connector is None:
@@ -75,19 +84,21 @@ def missing(format: str, spark: str) -> str:
             if near
             else f"give one of {', '.join((*FILES, *CONNECTORS))}, or the jars of its connector in [run.spark] spark.jars"
         )
-        return f'Spark {spark} knows no format "{format}"; {remedy}'
+        return f'Spark {spark} has no format "{format}"', remedy
+    message = f"Spark {spark} has no connector for {connector.title}"
     jars = connector.jars.get(".".join(spark.split(".")[:2]))
     if jars is None:
         return (
-            f"Spark {spark} has no connector for {connector.title}, and none exists for this version yet; Spark {_HAS_ALL} has "
-            f"all of them: pip install 'pyspark[sql]=={_HAS_ALL}'"
+            f"{message}, and none exists for this version yet",
+            f"Spark {_HAS_ALL} has all of them: pip install 'pyspark[sql]=={_HAS_ALL}'",
         )
     if connector.packages:
         lines = [f'"spark.jars.packages" = "{",".join(jars)}"']
         lines += [f'"{name}" = "{value}"' for name, value in connector.settings.items()]
-        return f"Spark {spark} has no connector for {connector.title}; add to [run.spark]: {', '.join(lines)}"
+        return message, f"add to [run.spark]: {', '.join(lines)}"
     files = ",".join("{1}-{2}.jar".format(*name.split(":")) for name in jars)
     return (
-        f"Spark {spark} has no connector for {connector.title}; download {', '.join(jars)} from Maven and add to [run.spark]: "
-        f'"spark.jars" = "{files}" with their paths (spark.jars.packages cannot resolve the second one)'
+        message,
+        f"download {', '.join(jars)} from Maven and add to [run.spark]: "
+        f'"spark.jars" = "{files}" with their paths (spark.jars.packages cannot resolve the second one)',
     )

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from lately.config import Config
-from lately.toml_lines import Way
+from lately.toml_lines import TomlPath
 
 #: The keys of [columns], of queries and of monitors that hold an expression.
 _COLUMNS = ("time", "key", "site", "value", "count")
@@ -14,16 +14,16 @@ _EXACT = ("of", "per")
 
 
 class Expression(NamedTuple):
-    """An expression: the way to it in the file, its text, and whose it is, as messages say it."""
+    """An expression: the path to it in the file, its text, and whose it is, as messages say it."""
 
-    way: Way
+    path: TomlPath
     text: str
     owner: str = ""
 
     @property
     def role(self) -> str:
         """What it is for: a key of [columns], of or per of an exact query, or "where" for any filter."""
-        key = str(self.way[-1])
+        key = str(self.path[-1])
         return "where" if key in _FILTERS else key
 
 
@@ -38,7 +38,7 @@ def expressions(config: Config) -> Iterator[Expression]:
     ...     "queries": [{"name": "hot", "kind": "top", "where": "ms > 5"}],
     ...     "store": {"path": "answers"},
     ... })
-    >>> [(expression.way, expression.text, expression.owner) for expression in expressions(config)][1:]
+    >>> [(expression.path, expression.text, expression.owner) for expression in expressions(config)][1:]
     [(('columns', 'key'), 'url', ''), (('queries', 0, 'where'), 'ms > 5', ' of the query "hot"')]
     """
     for key in _COLUMNS:

@@ -222,41 +222,44 @@ def in_batch(config: Config, number: int, versions: StateVersions) -> Iterator[N
         if number in done:  # what is left is upkeep, or somebody who listens
             if not isinstance(error, SPARKS) and not getattr(error, "filename", None):
                 raise
-            says = f"batch {number} is done, but what follows it failed: {reason(error)}; the next run goes on after it"
-            raise LatelyError(says) from error
+            message = f"batch {number} is done, but a step after it failed: {reason(error)}"
+            raise LatelyError(message, remedy=f"the next run continues with batch {number + 1}") from error
         kind = type(error) if isinstance(error, LatelyError) else LatelyError
-        raise kind(_failed(error, config, number, done)) from error
+        message, remedy = _failed(error, config, number, done)
+        raise kind(message, remedy=remedy) from error
 
 
-def _failed(error: BaseException, config: Config, number: int, done: list[int]) -> str:
-    says, is_batch = _with_remedy(error, config), config.source.mode == "batch"
-    if is_batch:
-        says, after = f"the run failed: {says}", "nothing is kept of it, so run it again"
+def _failed(error: BaseException, config: Config, number: int, done: list[int]) -> tuple[str, str]:
+    """What failed, and what the next run does about it."""
+    message = _with_place(error, config)
+    if config.source.mode == "batch":
+        message, remedy = f"the run failed: {message}", "no state is kept, so run it again"
     else:
-        says = f"batch {number} failed: {says}"
+        message = f"batch {number} failed: {message}"
         state = f"the state is as batch {done[-1]} left it" if done else "there is no state yet"
-        after = f"{state}, and the next run takes batch {number} again"
+        remedy = f"{state}, and the next run processes batch {number} again"
     expression = expression_with(_whole_text(error), config)
     if expression is not None:
-        says = config.origin.mistake(expression.way, expression.text, says, expression.owner)[1]
-    return f"{says}; {after}"
+        message = config.origin.mistake(expression.path, expression.text, message, owner=expression.owner).message
+    return message, remedy
 
 
 def stopped(error: BaseException, config: Config, versions: StateVersions) -> LatelyError:
     """What to raise when a stream ends between its batches: of its source, or of Spark's own log."""
     done = _batches(versions)
     state = (
-        f"the state is as batch {done[-1]} left it, and the next run goes on from there" if done else "there is no state yet"
+        f"the state is as batch {done[-1]} left it, and the next run continues from there" if done else "there is no state yet"
     )
-    says = f"the stream stopped: {_with_remedy(error, config)}; {state}"
+    message = f"the stream stopped: {_with_place(error, config)}"
     for name, value in config.source.options.items():
-        if re.search(rf"[Oo]ption\W+{re.escape(name)}\b", says):
-            return InputError(config.origin.mistake(("source", "options", name), value, says)[1])
-    return LatelyError(says)
+        if re.search(rf"[Oo]ption\W+{re.escape(name)}\b", message):
+            mistake = config.origin.mistake(("source", "options", name), value, message, state)
+            return InputError(mistake.message, remedy=mistake.remedy)
+    return LatelyError(message, remedy=state)
 
 
-def _with_remedy(error: BaseException, config: Config) -> str:
-    """The reason; of a disk that is full with the place that it is about, and what to do."""
+def _with_place(error: BaseException, config: Config) -> str:
+    """The reason; for a full disk also where it is full, and what to do."""
     says = reason(error)
     full = _FULL.search(says)
     if not full:
@@ -295,6 +298,6 @@ def explained(method: _Method) -> _Method:
         try:
             return method(self, *args, **options)
         except SPARKS as error:
-            raise LatelyError(f"the pipeline {self.config.name!r} failed: {_with_remedy(error, self.config)}") from error
+            raise LatelyError(f"the pipeline {self.config.name!r} failed: {_with_place(error, self.config)}") from error
 
     return cast(_Method, call)

@@ -11,12 +11,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from lately.config import Config, Source
+from lately.config import Config, Mistake, Source
 from lately.core.errors import InputError
 from lately.spark import connectors
 from lately.spark.expressions import expressions
 from lately.spark.failures import SPARKS, reason
-from lately.toml_lines import Way
+from lately.toml_lines import TomlPath
 
 #: What Spark knows of the file that a row is from; only sources of files have it, and only until a batch begins.
 METADATA = "_metadata"
@@ -28,8 +28,25 @@ _NEWER_HADOOP = "3.5.0"
 _TEXT_FORMATS = ("json", "csv", "xml")
 
 
+class SourceError(InputError):
+    """Spark cannot read the source.
+
+    Parameters
+    ----------
+    mistake
+        The mistake in the file, with its line.
+    """
+
+    def __init__(self, mistake: Mistake) -> None:
+        super().__init__(mistake.message, remedy=mistake.remedy)
+        self.mistake = mistake
+
+    def __reduce__(self) -> tuple[type["SourceError"], tuple[Mistake]]:
+        return type(self), (self.mistake,)
+
+
 def read_source(reader: Any, config: Config) -> DataFrame:
-    """The rows of a pipeline's source, not read yet.
+    """Return the source of a pipeline as a DataFrame; no row is read. Raises SourceError if Spark cannot read it.
 
     Parameters
     ----------
@@ -47,8 +64,10 @@ def read_source(reader: Any, config: Config) -> DataFrame:
         if (schema := _with_corrupt_column(rows.schema, source)) is not None:
             rows = reader.schema(schema).load(source.path)
     except SPARKS as error:
-        raise InputError(source_mistake(error, config)[1]) from error
-    if METADATA not in rows.columns and any(re.search(rf"\b{METADATA}\b", one.text) for one in expressions(config)):
+        raise SourceError(source_mistake(error, config)) from error
+    if METADATA not in rows.columns and any(
+        re.search(rf"\b{METADATA}\b", expression.text) for expression in expressions(config)
+    ):
         try:
             return rows.select("*", F.col(METADATA))
         except AnalysisException:  # the analysis reports the expression that reads it
@@ -74,45 +93,57 @@ def _with_corrupt_column(schema: T.StructType, source: Source) -> T.StructType |
     return T.StructType([*schema.fields, T.StructField(name, T.StringType())])
 
 
-def source_mistake(error: BaseException, config: Config) -> tuple[int, str]:
-    """The line of what is wrong with a source, and a sentence about it."""
-    way, says = _wrong(error, config)
-    value: Any = config.source
-    for step in way[1:]:
-        value = getattr(value, str(step))
-    shown = value if len(way) > 1 else None
-    return config.origin.mistake(way, shown, f"cannot read the source: {says}")
+def source_mistake(error: BaseException, config: Config) -> Mistake:
+    """Find the key of [source] that an error of Spark is about.
+
+    Parameters
+    ----------
+    error
+        What Spark raised.
+    config
+        The pipeline.
+    """
+    path, message, remedy = _diagnosis(error, config)
+    value = getattr(config.source, str(path[1])) if len(path) > 1 else None
+    return config.origin.mistake(path, value, f"cannot read the source: {message}", remedy)
 
 
-def _wrong(error: BaseException, config: Config) -> tuple[Way, str]:
+def _diagnosis(error: BaseException, config: Config) -> tuple[TomlPath, str, str | None]:
+    """The path to what is wrong, the reason, and the remedy."""
     source, says, spark = config.source, reason(error), _version()
     if isinstance(error, ParseException):
-        return ("source", "columns"), with_remedy(sql_reason(error), 'write columns as in SQL: "ts timestamp, url string"')
+        return ("source", "columns"), *sql_diagnosis(error, 'write columns as in SQL: "ts timestamp, url string"')
     if "does not support user-specified schema" in says:
-        return ("source", "columns"), f"{source.format} has columns of its own; leave columns out"
+        return ("source", "columns"), f"{source.format} has its own columns", "leave columns out"
     if re.search("Failed to find (the )?data source", says):
-        return ("source", "format"), connectors.missing(source.format, spark) + _absent_jars(config)
+        return ("source", "format"), *_missing_connector(config, spark)
     if "is not a valid Spark SQL Data Source" in says or "does not support batch" in says:
-        return ("source", "format"), f'Spark reads {source.format} as a stream only; give mode = "available-now"'
+        return ("source", "format"), f"Spark reads {source.format} as a stream only", 'give mode = "available-now"'
     if re.search("does not support streamed reading|does not support (micro-batch|streaming)", says):
-        return ("source", "format"), f'Spark does not read {source.format} as a stream; give mode = "batch"'
+        return ("source", "format"), f"Spark does not read {source.format} as a stream", 'give mode = "batch"'
     if source.path is not None:
         if "Path does not exist" in says:
-            return ("source", "path"), "there is nothing at this path; give one that exists, as the machines of Spark see it"
+            return ("source", "path"), "there is nothing at this path", "give a path that exists on the machines of Spark"
         if "Unable to infer schema" in says:
-            return ("source", "path"), (
-                f"there are no {source.format} files here to take the columns from; add files, or say "
-                'columns = "ts timestamp, url string" in [source]'
-            )
+            message = f"there are no {source.format} files here to take the columns from"
+            return ("source", "path"), message, 'add files, or columns = "ts timestamp, url string" to [source]'
         if "Permission denied" in says or "AccessControlException" in says:
-            return ("source", "path"), f"{says}; give a path that the user of this process may read"
+            return ("source", "path"), says, "give a path that the user of this process may read"
         if scheme := re.search(r'No FileSystem for scheme "?(\w+)|hadoop\.fs\.(s3a)\.', says):
-            return ("source", "path"), _no_filesystem(scheme[1] or scheme[2], spark)
-    return ("source",), says
+            return ("source", "path"), *_no_filesystem(scheme[1] or scheme[2], spark)
+    return ("source",), says, None
 
 
-def sql_reason(error: BaseException) -> str:
-    """What is wrong with a piece of SQL, and at which character of it."""
+def sql_diagnosis(error: BaseException, remedy: str) -> tuple[str, str]:
+    """What is wrong with a piece of SQL, with the character in it, and what to do.
+
+    Parameters
+    ----------
+    error
+        What Spark raised.
+    remedy
+        What to do if nothing more specific is known.
+    """
     says = reason(error)
     at = re.search(r"\(line (\d+), pos (\d+)\)|\(line (\d+), position (\d+)\)", str(error))
     if at is not None:
@@ -120,30 +151,31 @@ def sql_reason(error: BaseException) -> str:
         says += f" (character {character})" if line == 1 else f" (line {line}, character {character} of it)"
     if unknown := re.match(r'Unsupported data type "([A-Z_]+)"', says):
         near = difflib.get_close_matches(unknown[1].lower(), _TYPES, 1)
-        says += f"; did you mean {near[0]}?" if near else f"; types are {', '.join(_TYPES)}, decimal(20,3), array<…>, struct<…>"
-    return says
+        types = f"use one of {', '.join(_TYPES)}, decimal(20,3), array<…>, struct<…>"
+        remedy = f"did you mean {near[0]}?" if near else types
+    return says, remedy
 
 
-def with_remedy(says: str, remedy: str) -> str:
-    """A sentence that ends with what to do, unless it asks something already."""
-    return says if says.endswith("?") else f"{says}; {remedy}"
-
-
-def _no_filesystem(scheme: str, spark: str) -> str:
+def _no_filesystem(scheme: str, spark: str) -> tuple[str, str]:
     if scheme not in ("s3", "s3a", "s3n"):
-        return f"Spark has no filesystem for {scheme}://; add its jars to [run.spark] spark.jars, or correct the path"
+        return f"Spark has no filesystem for {scheme}://", "add its jars to [run.spark] spark.jars, or correct the path"
     prefix = "" if scheme == "s3a" else "write s3a://… and "
     hadoop = _HADOOP.get(".".join(spark.split(".")[:2]), _NEWER_HADOOP)
     return (
-        f"Spark {spark} has no filesystem for {scheme}://; {prefix}add to [run.spark]: "
-        f'"spark.jars.packages" = "org.apache.hadoop:hadoop-aws:{hadoop}"'
+        f"Spark {spark} has no filesystem for {scheme}://",
+        f'{prefix}add to [run.spark]: "spark.jars.packages" = "org.apache.hadoop:hadoop-aws:{hadoop}"',
     )
+
+
+def _missing_connector(config: Config, spark: str) -> tuple[str, str]:
+    message, remedy = connectors.missing_connector(config.source.format, spark)
+    return message, remedy + _absent_jars(config)
 
 
 def _absent_jars(config: Config) -> str:
     jars = [jar.strip() for jar in str(config.run.spark.get("spark.jars", "")).split(",") if jar.strip()]
-    gone = [jar for jar in jars if "://" not in jar and "*" not in jar and not Path(jar.removeprefix("file:")).exists()]
-    return f"; of spark.jars {', '.join(gone)} {'is' if len(gone) == 1 else 'are'} not there" if gone else ""
+    missing = [jar for jar in jars if "://" not in jar and "*" not in jar and not Path(jar.removeprefix("file:")).exists()]
+    return f"; of spark.jars {', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing" if missing else ""
 
 
 def _version() -> str:
