@@ -112,9 +112,9 @@ def test_a_pipeline_without_mistakes_passes(spark, folder, mode):
         ("ts > 3", 'Cannot resolve "(ts > 3)" due to data type mismatch: the left and right operands of the binary operator '
          'have incompatible types ("TIMESTAMP" and "INT"); correct the SQL'),
         ("*", "it names all columns; name one of them, or an expression of one row"),
-        ("sum(n)", "it needs more than one row, or makes several of one; give an expression of a single row, without sum(…), "
+        ("sum(n)", "it needs more than one row, or returns several for one; give an expression of a single row, without sum(…), "
          "explode(…), over (…)"),
-        ("explode(array(1))", "it needs more than one row, or makes several of one; give an expression of a single row, "
+        ("explode(array(1))", "it needs more than one row, or returns several for one; give an expression of a single row, "
          "without sum(…), explode(…), over (…)"),
     ],
 )  # fmt: skip
@@ -207,7 +207,7 @@ def test_which_jars_are_missing_for_each_version_of_spark():
 def test_jars_that_are_not_there_are_named_with_the_connector(spark, folder):
     path, _ = written(folder, "batch", source__format="delta")
     path.write_text(path.read_text() + f'[run.spark]\n"spark.jars" = "{folder}/a.jar,{path}"\n')
-    assert mistakes(spark, path)[0].endswith(f"; of spark.jars {folder}/a.jar is not there")
+    assert mistakes(spark, path)[0].endswith(f"; of spark.jars {folder}/a.jar is missing")
 
 
 def test_formats_that_only_stream_and_those_that_never_do(spark, folder):
@@ -217,7 +217,7 @@ def test_formats_that_only_stream_and_those_that_never_do(spark, folder):
     assert 'Spark does not read jdbc as a stream; give mode = "batch"' in mistakes(spark, path)[0]
     path, lines = written(folder, "available-now", source__format="rate", source__path=None)
     assert f"{path}:{lines['source__format'] + 3}: source.columns = " in mistakes(spark, path)[0]
-    assert "rate has columns of its own; leave columns out" in mistakes(spark, path)[0]
+    assert "rate has its own columns; leave columns out" in mistakes(spark, path)[0]
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -235,7 +235,7 @@ def test_an_empty_directory(spark, folder):
     path, lines = written(folder, "batch", source__path=f"{folder}/empty", source__columns=None)
     told = one_mistake(spark, path)
     assert told.startswith(f"{path}:{lines['source__path']}: ")
-    assert "there are no parquet files here to take the columns from; add files, or say columns = " in told
+    assert "there are no parquet files here to take the columns from; add files, or columns = " in told
     for mode in MODES:  # with columns it is a source without rows
         path, _ = written(folder, mode, source__path=f"{folder}/empty", columns__count="1", queries_2__of="ms")
         analyse(load(path), spark)

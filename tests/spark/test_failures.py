@@ -139,7 +139,7 @@ def test_a_batch_that_fails_says_which_and_what_the_state_is(spark, stream, tmp_
     said = str(found.value)
     assert said.startswith("batch 1 failed: ")
     assert f"{tmp_path}/source/0001.parquet is not a Parquet file" in said
-    assert said.endswith("; the state is as batch 0 left it, and the next run takes batch 1 again")
+    assert said.endswith("; the state is as batch 0 left it, and the next run processes batch 1 again")
     assert not LEAKS.search(said)
     assert isinstance(found.value.__cause__, Py4JJavaError | PySparkException)
     assert "org.apache.spark" in details(found.value)
@@ -151,11 +151,11 @@ def test_a_batch_that_fails_says_which_and_what_the_state_is(spark, stream, tmp_
 
 def test_the_first_batch_and_a_run_over_all(spark, stream, tmp_path):
     damaged(tmp_path, 0)
-    with pytest.raises(LatelyError, match=r"^batch 0 failed: .*; there is no state yet, and the next run takes batch 0 again$"):
+    with pytest.raises(LatelyError, match=r"^batch 0 failed: .*; there is no state yet, and the next run processes batch 0 again$"):
         run(spark, stream)
     batch = content(stream["source"]["path"], tmp_path / "batch", mode="batch", queries=COUNT)
     with pytest.raises(
-        LatelyError, match=r"^the run failed: .*0000\.parquet is not .*; nothing is kept of it, so run it again$"
+        LatelyError, match=r"^the run failed: .*0000\.parquet is not .*; no state is kept, so run it again$"
     ):
         run(spark, batch)
 
@@ -221,7 +221,7 @@ def test_a_stream_whose_source_goes_away_between_batches(spark, stream, tmp_path
         run(spark, stream)
     said = str(found.value)
     assert said.startswith("the stream stopped: ")
-    assert said.endswith("; the state is as batch 2 left it, and the next run goes on from there")
+    assert said.endswith("; the state is as batch 2 left it, and the next run continues from there")
     assert not LEAKS.search(said)
 
 
