@@ -27,7 +27,7 @@ def prepared(plan):
     pipeline = Pipeline.of(plan["said"])
     if plan.get("broken"):
         make_mutable(pipeline.versions)
-        pipeline._fence_off = lambda *_, **__: None
+        pipeline._guard.protect = lambda *_, **__: None
     if plan.get("stop"):
         stop_at(pipeline, plan["stop"], plan["at"], plan["marker"])
     return pipeline
@@ -99,35 +99,35 @@ def make_mutable(versions):
     versions.read, versions.write, versions.batches, versions.tidy = read_current, write_current, list, lambda *_: None
 
 
-def failing_once(grow, folder):
-    """``grow`` with tasks each of which fails the first time: when it has seen all its rows, or when it has written all."""
+def failing_once(run_task, folder):
+    """``run_task`` with tasks each of which fails the first time: when it has seen all its rows, or when it has written all."""
 
-    def grown(plan, batch):
-        run = grow(plan, batch)
+    def failing(plan, task_input):
+        run = run_task(plan, task_input)
 
         def wrapped(batches):
             from pyspark import TaskContext
 
             task = TaskContext.get().partitionId()
-            marker = Path(folder) / f"{batch.number}-{task}"
+            marker = Path(folder) / f"{task_input.number}-{task}"
             told = []
-            if marker.exists() or batch.number not in FAILING:
+            if marker.exists() or task_input.number not in FAILING:
                 yield from run(batches)
                 return
             marker.touch()
-            if (batch.number + task) % 2:
+            if (task_input.number + task) % 2:
                 list(batches)
             else:
                 told += run(batches)
-            raise OSError(f"task {task} of batch {batch.number} fails once, with {len(told)} reports")
+            raise OSError(f"task {task} of batch {task_input.number} fails once, with {len(told)} reports")
 
         return wrapped
 
-    return grown
+    return failing
 
 
 def main(path):
-    from lately.spark import pipeline as module
+    from lately.spark import micro_batch as module
     from lately.spark.session import session
 
     with open(path) as file:
@@ -145,7 +145,7 @@ def main(path):
     )
     if plan.get("fails"):
         os.makedirs(plan["fails"], exist_ok=True)
-        module.grow = failing_once(module.grow, plan["fails"])
+        module.run_task = failing_once(module.run_task, plan["fails"])
     Path(plan["ready"]).touch()
     threads = [threading.Thread(target=run, args=(one, spark), daemon=True) for one in plan["pipelines"]]
     for thread in threads:

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from lately.config import parse
 from lately.core.errors import InputError, LatelyError
 from lately.pipeline.state_versions import StateVersions
-from lately.spark import pipeline as module
+from lately.spark import micro_batch as module
 from lately.spark.failures import details, in_batch, reason
 from lately.spark.pipeline import Pipeline
 from lately.spark.runner import with_log
@@ -288,7 +288,7 @@ def little_room():
 @contextmanager
 def tasks_with_little_room():
     """The same in each task, while it runs."""
-    run_task = module.grow
+    run_task = module.run_task
 
     def limited(plan, batch):
         task = run_task(plan, batch)
@@ -304,7 +304,7 @@ def tasks_with_little_room():
         return wrapped
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(module, "grow", limited)
+        patched.setattr(module, "run_task", limited)
         yield
 
 

@@ -14,7 +14,7 @@ import pytest
 from pipelines import START, add_file, content, last_answers, micros, table
 
 from lately.pipeline.state_versions import unpacked
-from lately.spark import pipeline as pipelines_of_spark
+from lately.spark import micro_batch
 from lately.spark.pipeline import Pipeline
 
 QUERIES = [
@@ -215,13 +215,13 @@ def test_ten_thousand_sites(spark, tmp_path, mode, kind):
 def test_sites_whose_rows_have_left_the_window_are_not_read(spark, tmp_path, monkeypatch):
     """They add nothing to what is asked of all sites; once they have rows again they count."""
     asked = []
-    job = pipelines_of_spark.share_job
+    job = micro_batch.partial_answers_job
 
-    def noting(plan, moment, chunks):
+    def noting(plan, state, now, chunks):
         asked.append(sorted(site for chunk in chunks for site in unpacked(chunk)))
-        return job(plan, moment, chunks)
+        return job(plan, state, now, chunks)
 
-    monkeypatch.setattr(pipelines_of_spark, "share_job", noting)
+    monkeypatch.setattr(micro_batch, "partial_answers_job", noting)
     (tmp_path / "source").mkdir()
     batches = [("old", 0), ("quiet", 400), ("new", 600), ("old", 700)]
     for number, (site, second) in enumerate(batches):

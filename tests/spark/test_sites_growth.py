@@ -8,9 +8,10 @@ from pipelines import content
 
 from lately.pipeline.site_assignment import SiteAssignment, site_number
 from lately.pipeline.state_versions import SiteRecord, StateVersion, StateVersions, with_places
-from lately.spark.ask import answers_of, share
 from lately.spark.bundles import bundle
-from lately.spark.pipeline import Pipeline, _by_task
+from lately.spark.micro_batch import pack_site_states
+from lately.spark.partial_answers import combine_answers, partial_answers
+from lately.spark.pipeline import Pipeline
 from lately.spark.sites import site_of
 
 SITES = (1250, 2500, 5000)
@@ -59,7 +60,7 @@ def test_versions(of, tmp_path):
 
         def cycle():
             versions.write(version)
-            _by_task(versions.read(0), SiteAssignment(version.places, 8), 8)
+            pack_site_states(versions.read(0), SiteAssignment(version.places, 8), 8)
             versions.tidy()
 
         return of(cycle)
@@ -117,7 +118,7 @@ def test_answers(of):
                     sites[site][thing.name].update({"time": np.arange(5)}, np.arange(5))
                 else:
                     sites[site][thing.name].update(random.integers(0, 50, 5), np.arange(5))
-        return of(lambda: answers_of(plan, [share(plan, 10, sites.items())]))
+        return of(lambda: combine_answers(plan, [partial_answers(plan, 10, sites.items())]))
 
     assert_proportional(work, FEWER)
 

@@ -15,7 +15,7 @@ from pyarrow import fs
 from lately.config import MonitorTable, parse
 from lately.core.errors import InputError
 from lately.pipeline.plan import PipelinePlan
-from lately.spark import pipeline as module
+from lately.spark import micro_batch as module
 from lately.spark.pipeline import Pipeline
 from lately.store import Store, tables, upkeep
 from lately.store.check import check

@@ -1,8 +1,8 @@
-"""Monitors as rounds: a batch is one, and what the protocol asks for after it is carried before the next batch.
+"""Runs monitors: after each batch, messages go back and forth between sites and coordinators until none is left.
 
-Sites stay on the executors and the coordinator on the driver; what travels between them is the monitor's own messages, which
-are counted. Sites that are spoken to are woken in a job of their own, and only those. A site that was silent for a whole
-batch is moved on to the newest time of the others, less the lateness that they are allowed, so that its windows age.
+Sites are on the executors and coordinators on the driver. Only the monitor's own messages travel between them; their bytes are
+counted. Sites that get a message run in a job of their own, and only those. A site without rows in a batch is advanced to the
+newest time of all sites minus the allowed lateness, so that its windows expire.
 """
 
 import base64
@@ -23,18 +23,24 @@ from lately.pipeline.plan import MonitorSpec, PipelinePlan
 from lately.pipeline.site_assignment import site_number
 from lately.pipeline.state_versions import Place, StateVersion, StateVersions, packed, unpacked
 from lately.pipeline.task_report import REPORT, TaskReport
-from lately.spark.ask import as_text
+from lately.spark.partial_answers import Row, as_text
 from lately.spark.sites import load_sites, remember
 
-#: Exchanges after one batch; a protocol that needs more than this has a fault.
-_MOST = 1000
-
-Row = dict[str, Any]
+#: Messages are exchanged this often after one batch at most; a protocol that needs more has a bug.
+_MAX_EXCHANGES = 1000
 
 
 @dataclass
 class Call:
-    """What a site is told: messages, and the time up to which it may age."""
+    """What a site gets from the coordinator.
+
+    Parameters
+    ----------
+    messages
+        Messages, as text.
+    advance
+        The tick to advance the site to; None to leave its time as it is.
+    """
 
     messages: list[str] = field(default_factory=list)
     advance: int | None = None
@@ -42,157 +48,191 @@ class Call:
 
 @dataclass
 class Round:
-    """What rounds have come to: the state after them, what to tell the world, and the bytes that were carried."""
+    """The result of all exchanges after a batch.
+
+    Parameters
+    ----------
+    version
+        The version of the state, which now includes the new state of sites and coordinators.
+    alerts, answers
+        Rows of these tables, without batch and time.
+    message_bytes
+        The bytes of all messages.
+    """
 
     version: StateVersion
     alerts: list[Row] = field(default_factory=list)
     answers: list[Row] = field(default_factory=list)
-    carried: int = 0
+    message_bytes: int = 0
 
 
 def settle(
-    plan: PipelinePlan, versions: StateVersions, version: StateVersion, grown: Sequence[TaskReport], spark: SparkSession
+    plan: PipelinePlan, versions: StateVersions, version: StateVersion, reports: Sequence[TaskReport], spark: SparkSession
 ) -> Round:
-    """Carry messages between sites and coordinators until all is said."""
-    done = Round(version)
+    """Exchange the messages of all monitors until none is left.
+
+    Parameters
+    ----------
+    plan
+        The pipeline.
+    versions
+        The state.
+    version
+        The version after the tasks; it is changed.
+    reports
+        The reports of the tasks, with the messages of sites.
+    spark
+        The session.
+    """
+    result = Round(version)
     coordinators = {}
-    for thing in plan.monitors:
-        said = [decode(base64.b64decode(text)) for one in grown for text in one.messages.get(thing.name, [])]
-        spoke = {site for one in grown for site, places in one.places.items() if thing.name in places}
-        coordinator = _coordinator(thing, versions, version, spoke)
+    for spec in plan.monitors:
+        messages = [_decode(text) for report in reports for text in report.messages.get(spec.name, [])]
+        updated = {site for report in reports for site, places in report.places.items() if spec.name in places}
+        coordinator = _coordinator(spec, versions, version, updated)
         if coordinator is not None:
-            coordinators[thing.name] = _exchange(plan, thing, versions, coordinator, (said, spoke), done, spark)
-            _tell(thing, coordinator, done)
+            _Exchange(plan, spec, versions, spark, result).run(coordinator, messages, updated)
+            coordinators[spec.name] = coordinator
+            _add_rows(spec, coordinator, result)
     if coordinators:
-        part, at = versions.write_part(version.batch, [one.to_bytes() for one in coordinators.values()])
-        done.version.parts[part] = sum(length for _, length in at)
-        done.version.coordinators.update({name: (part, *where) for name, where in zip(coordinators, at, strict=True)})
-    return done
+        blobs = [coordinator.to_bytes() for coordinator in coordinators.values()]
+        part, ranges = versions.write_part(version.batch, blobs)
+        version.parts[part] = sum(length for _, length in ranges)
+        version.coordinators.update({name: (part, *where) for name, where in zip(coordinators, ranges, strict=True)})
+    return result
 
 
-def _coordinator(thing: MonitorSpec, versions: StateVersions, version: StateVersion, spoke: set[str]) -> Coordinator | None:
-    """The coordinator as it was, or a new one that begins with the sites that are here."""
-    place = version.coordinators.get(thing.name)
+def _decode(text: str) -> Message:
+    message: Message = decode(base64.b64decode(text))
+    return message
+
+
+def _coordinator(spec: MonitorSpec, versions: StateVersions, version: StateVersion, updated: set[str]) -> Coordinator | None:
+    """Return the coordinator from the state, or a new one for the sites that had rows; None if there are none."""
+    place = version.coordinators.get(spec.name)
     if place is not None:
-        restored = thing.monitor.restore(versions.blobs([place])[place], limit=2**63)
+        restored = spec.monitor.restore(versions.blobs([place])[place], limit=2**63)
         assert isinstance(restored, Coordinator)
         return restored
-    return thing.monitor.coordinator(sorted(site_number(site) for site in spoke)) if spoke else None
+    return spec.monitor.coordinator(sorted(site_number(site) for site in updated)) if updated else None
 
 
-def _exchange(
-    plan: PipelinePlan,
-    thing: MonitorSpec,
-    versions: StateVersions,
-    coordinator: Coordinator,
-    heard: tuple[list[Message], set[str]],
-    done: Round,
-    spark: SparkSession,
-) -> Coordinator:
-    said, spoke = heard
-    names = _names(done.version, thing.name)
-    now = done.version.now
-    assert now is not None
-    calls = {site: Call(advance=now - plan.lateness) for site in names.values() if site not in spoke}
-    for _ in range(_MOST):
-        # The order in which tasks end is nobody's; replies must not depend on it.
-        said.sort(key=lambda one: (one.site, one.sequence))
-        done.carried += sum(message.nbytes for message in said)
-        for reply in coordinator.receive_all(said):
-            content = reply.to_bytes()
-            done.carried += len(content)
-            calls.setdefault(names[reply.site], Call()).messages.append(as_text(content))
-        if not calls:
-            return coordinator
-        said = _wake(plan, thing, versions, calls, done.version, spark)
-        calls = {}
-    raise LatelyError(f"the monitor {thing.settings.name!r} did not come to rest in {_MOST} exchanges; please report it")
+@dataclass(frozen=True)
+class _Exchange:
+    """Exchanges the messages of one monitor."""
+
+    plan: PipelinePlan
+    spec: MonitorSpec
+    versions: StateVersions
+    spark: SparkSession
+    result: Round
+
+    def run(self, coordinator: Coordinator, messages: list[Message], updated: set[str]) -> None:
+        """Deliver messages in both directions until there are none, beginning with those of sites that had rows."""
+        version = self.result.version
+        names = _names(version, self.spec.name)
+        assert version.now is not None
+        floor = version.now - self.plan.lateness
+        calls = {site: Call(advance=floor) for site in names.values() if site not in updated}
+        for _ in range(_MAX_EXCHANGES):
+            # Tasks end in any order, but replies must not depend on it.
+            messages.sort(key=lambda message: (message.site, message.sequence))
+            self.result.message_bytes += sum(message.nbytes for message in messages)
+            for reply in coordinator.receive_all(messages):
+                content = reply.to_bytes()
+                self.result.message_bytes += len(content)
+                calls.setdefault(names[reply.site], Call()).messages.append(as_text(content))
+            if not calls:
+                return
+            messages = self._deliver(calls)
+            calls = {}
+        raise LatelyError(
+            f"the monitor {self.spec.settings.name!r} still had messages after {_MAX_EXCHANGES} exchanges",
+            remedy="please report it",
+        )
+
+    def _deliver(self, calls: dict[str, Call]) -> list[Message]:
+        """Run the sites of these calls, note their new state in the version, and return their messages."""
+        spec, version = self.spec, self.result.version
+        sites = sorted(calls)
+        tasks = min(self.spark.sparkContext.defaultParallelism, len(sites))
+        chunks = [
+            packed([(site, calls[site], version.places[site][spec.name]) for site in sites[i::tasks]]) for i in range(tasks)
+        ]
+        job = _deliver_job(self.plan, spec, (self.versions.path, version.batch), chunks)
+        cells = self.spark.range(0, tasks, 1, tasks).mapInArrow(job, REPORT).collect()
+        messages: list[Message] = []
+        for report in (TaskReport.read(bytes(row.report)) for row in cells):
+            assert report.part is not None
+            version.parts[report.part[0]] = report.part[1]
+            for site, places in report.places.items():
+                # The places of a site may be shared with the previous version, so they are replaced and not changed.
+                version.places[site] = {**version.places[site], **{name: tuple(place) for name, place in places.items()}}
+            messages += [_decode(text) for text in report.messages[spec.name]]
+        return messages
 
 
 def _names(version: StateVersion, name: str) -> dict[int, str]:
-    """The sites of a monitor by their numbers."""
+    """Return the names of a monitor's sites by their numbers."""
     names: dict[int, str] = {}
     for site, places in version.places.items():
         if name in places and (other := names.setdefault(site_number(site), site)) != site:
-            raise LatelyError(f"the sites {site!r} and {other!r} have the same number in monitors; rename one of them")
+            raise LatelyError(f"the sites {site!r} and {other!r} have the same number in monitors", remedy="rename one of them")
     return names
 
 
-def _wake(
-    plan: PipelinePlan,
-    thing: MonitorSpec,
-    versions: StateVersions,
-    calls: dict[str, Call],
-    version: StateVersion,
-    spark: SparkSession,
-) -> list[Message]:
-    """Run the sites that are spoken to; their new state goes into the version."""
-    sites = sorted(calls)
-    tasks = min(spark.sparkContext.defaultParallelism, len(sites))
-    chunks = [packed([(site, calls[site], version.places[site][thing.name]) for site in sites[i::tasks]]) for i in range(tasks)]
-    job = _wake_job(plan, thing, (versions.path, version.batch), chunks)
-    reports = [TaskReport.read(bytes(row.report)) for row in spark.range(0, tasks, 1, tasks).mapInArrow(job, REPORT).collect()]
-    said: list[Message] = []
-    for one in reports:
-        assert one.part is not None
-        version.parts[one.part[0]] = one.part[1]
-        for site, places in one.places.items():
-            # A version may share what it knows of a site with the one before it.
-            version.places[site] = {**version.places[site], **{name: tuple(at) for name, at in places.items()}}
-        said += [decode(base64.b64decode(text)) for text in one.messages[thing.name]]
-    return said
-
-
-def _wake_job(
-    plan: PipelinePlan, thing: MonitorSpec, state: tuple[str, int], chunks: list[bytes]
+def _deliver_job(
+    plan: PipelinePlan, spec: MonitorSpec, state: tuple[str, int], chunks: list[bytes]
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                yield _woken(plan, thing, state, unpacked(chunks[number])).to_batch()
+                yield _run_sites(plan, spec, state, unpacked(chunks[number])).to_batch()
 
     return run
 
 
-def _woken(plan: PipelinePlan, thing: MonitorSpec, state: tuple[str, int], calls: list[tuple[str, Call, Place]]) -> TaskReport:
-    versions, done, sites = StateVersions(state[0]), TaskReport(messages={thing.name: []}), []
-    known = load_sites(versions, [thing], {name: {thing.name: place} for name, _, place in calls}, take=True)
+def _run_sites(
+    plan: PipelinePlan, spec: MonitorSpec, state: tuple[str, int], calls: list[tuple[str, Call, Place]]
+) -> TaskReport:
+    """Deliver calls to sites and write their new state, on an executor. ``state`` is its directory and the batch."""
+    versions, report, sites = StateVersions(state[0]), TaskReport(messages={spec.name: []}), []
+    loaded = load_sites(versions, [spec], {name: {spec.name: place} for name, _, place in calls}, take=True)
     for name, call, _ in calls:
-        site = known[name][thing.name]
-        said = [reply for text in call.messages for reply in site.receive(decode(base64.b64decode(text)))]
+        site = loaded[name][spec.name]
+        replies = [reply for text in call.messages for reply in site.receive(_decode(text))]
         if call.advance is not None:
-            said += site.advance(instant_of(call.advance, plan.window))
-        done.messages[thing.name] += [as_text(message.to_bytes()) for message in said]
+            replies += site.advance(instant_of(call.advance, plan.window))
+        report.messages[spec.name] += [as_text(message.to_bytes()) for message in replies]
         sites.append(site)
-    part, at = versions.write_part(state[1], [site.to_bytes() for site in sites])
-    done.part = part, sum(length for _, length in at)
-    for (name, _, _), site, where in zip(calls, sites, at, strict=True):
-        done.places[name] = {thing.name: (part, *where)}
-        remember((part, *where), site)
-    return done
+    part, ranges = versions.write_part(state[1], [site.to_bytes() for site in sites])
+    report.part = part, sum(length for _, length in ranges)
+    for (name, _, _), site, (offset, length) in zip(calls, sites, ranges, strict=True):
+        report.places[name] = {spec.name: (part, offset, length)}
+        remember((part, offset, length), site)
+    return report
 
 
-def _tell(thing: MonitorSpec, coordinator: Coordinator, done: Round) -> None:
-    """Alerts for what has passed the line since the last batch, in either direction; and what is announced now."""
-    watch, said = thing.settings, coordinator[thing.settings.name]
-    shown: dict[str | None, Any] = {}
-    confidence = 1 - watch.delta
-    if isinstance(said, Announcement):
-        raised, confidence = [""] if said.alarm else [], said.confidence
-        if not math.isnan(said.value):
-            shown[None] = (said.value, said.low, said.high)
+def _add_rows(spec: MonitorSpec, coordinator: Coordinator, result: Round) -> None:
+    """Add an alert for everything that has crossed the threshold since the last batch, and the current answers."""
+    settings, announced = spec.settings, coordinator[spec.settings.name]
+    answers: dict[str | None, Any] = {}
+    confidence = 1 - settings.delta
+    if isinstance(announced, Announcement):
+        firing, confidence = [""] if announced.alarm else [], announced.confidence
+        if not math.isnan(announced.value):
+            answers[None] = (announced.value, announced.low, announced.high)
     else:
-        raised = [str(key) for key in said.counts]
-        # How many arrivals there are to collide with a key nobody has said, so that little is sure of its own.
-        shown = {str(key): (float(count), 0.0, math.inf) for key, count in said.counts.items()}
-    before = done.version.raised.get(watch.name, [])
-    for item in [*(one for one in raised if one not in before), *(one for one in before if one not in raised)]:
-        value, low, high = shown.get(item or None, (None, None, None))
-        done.alerts.append(
-            {"monitor": watch.name, "item": item or None, "raised": item in raised, "value": value, "low": low, "high": high}
-            | {"confidence": confidence}
-        )
-    done.version.raised[watch.name] = raised
-    for key, (value, low, high) in shown.items():
-        row = {"query": watch.name, "site": None, "item": key, "value": value, "low": low, "high": high}
-        done.answers.append(row | {"confidence": confidence})
+        firing = [str(key) for key in announced.counts]
+        # How many other arrivals may share the cells of a key is not reported, so only trivial bounds are certain.
+        answers = {str(key): (float(count), 0.0, math.inf) for key, count in announced.counts.items()}
+    before = result.version.raised.get(settings.name, [])
+    changed = [*(item for item in firing if item not in before), *(item for item in before if item not in firing)]
+    for item in changed:
+        value, low, high = answers.get(item or None, (None, None, None))
+        alert = {"monitor": settings.name, "item": item or None, "raised": item in firing, "value": value, "low": low}
+        result.alerts.append(alert | {"high": high, "confidence": confidence})
+    result.version.raised[settings.name] = firing
+    for key, (value, low, high) in answers.items():
+        row = {"query": settings.name, "site": None, "item": key, "value": value, "low": low, "high": high}
+        result.answers.append(row | {"confidence": confidence})

@@ -1,109 +1,135 @@
-"""The sketches of sites on an executor: read from a version, changed by a batch, written to the next.
+"""What sites keep, on an executor: read from a version of the state, changed by a batch, written to the next version.
 
-A Python worker lives longer than a task, so what it has read or written is kept for a while: the next batch often
-finds its sites here and need not read them. What is kept is called by its place, which never changes what it holds.
+A Python worker outlives a task, so it caches what it has read or written: the next batch often finds its sites in the cache and
+does not read them. The key of an entry is its place in the state; the content of a place never changes.
 """
 
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from lately.core.codec import from_trusted_bytes
 from lately.core.keys import hash_keys
-from lately.pipeline.plan import MonitorSpec, PipelinePlan, StateSpec, WindowsSpec
+from lately.pipeline.plan import MonitorSpec, StateSpec, WindowsSpec
 from lately.pipeline.site_assignment import site_number
 from lately.pipeline.state_versions import Place, StateVersions
+from lately.store.remembered import Remembered
 
-#: Memory that a worker spends on what it keeps, in bytes.
-_ROOM = 2**29
-#: What an object takes besides its arrays; of a site with few rows this is the most of it.
-_OBJECT = 12 * 2**10
-#: Bytes that are read at a time where sites are looked at one after the other.
-_AT_ONCE = 2**25
+#: The memory of a worker's cache, in bytes.
+_CACHE_BYTES = 2**29
+#: The memory of an object besides its arrays, in bytes; for a site with few rows this is most of it.
+_OBJECT_BYTES = 12 * 2**10
+#: How many bytes are read at a time when sites are read one after the other.
+_READ_BYTES = 2**25
 
-_kept: OrderedDict[Place, tuple[Any, int]] = OrderedDict()
-_taken = 0
+_cache = Remembered[Any](_CACHE_BYTES)
 
 
 def load_sites(
-    versions: StateVersions, things: Sequence[StateSpec], places: Mapping[str, Mapping[str, Place]], *, take: bool
+    versions: StateVersions, specs: Sequence[StateSpec], places: Mapping[str, Mapping[str, Place]], *, take: bool
 ) -> dict[str, dict[str, Any]]:
-    """What sites have of these things by name, or empty ones, reading each part once; ``take`` them to change them.
+    """Return what each site keeps, by the name of the spec; every part of the state is opened once.
 
-    What is not taken is left to others.
+    A site that does not have a spec yet gets a new, empty object.
+
+    Parameters
+    ----------
+    versions
+        The state.
+    specs
+        What to load.
+    places
+        Where it is stored, by site and spec name.
+    take
+        Whether the caller changes the objects. They are removed from the cache then.
     """
-    wanted = [at for its in places.values() for thing in things if (at := its.get(thing.name)) is not None and at not in _kept]
-    blobs = versions.blobs(wanted)
-    found: dict[str, dict[str, Any]] = {}
-    for site, its in places.items():
-        found[site] = {thing.name: _load(thing, its.get(thing.name), site, blobs) for thing in things}
+    cached = _take_cached(specs, places)
+    missing = [place for site in places.values() for place in _places_of(site, specs) if place not in cached]
+    blobs = versions.blobs(missing)
+    loaded: dict[str, dict[str, Any]] = {}
+    for site, site_places in places.items():
+        loaded[site] = {spec.name: _load(spec, site_places.get(spec.name), site, cached, blobs) for spec in specs}
     if not take:
-        for site, its in places.items():
-            for name, place in its.items():
-                if name in found[site]:
-                    remember(place, found[site][name])
-    return found
+        for site, site_places in places.items():
+            for name, place in site_places.items():
+                if name in loaded[site]:
+                    remember(place, loaded[site][name])
+    return loaded
 
 
 def each_site(
-    versions: StateVersions, things: Sequence[StateSpec], places: Mapping[str, Mapping[str, Place]]
+    versions: StateVersions, specs: Sequence[StateSpec], places: Mapping[str, Mapping[str, Place]]
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Sites one after the other, with what they have of these things; only some are in memory at a time."""
-    names = {thing.name for thing in things}
+    """Yield sites with what they keep, as ``load_sites`` returns it; only some of them are in memory at a time.
+
+    Parameters
+    ----------
+    versions
+        The state.
+    specs
+        What to load. It must not be changed.
+    places
+        Where it is stored, by site and spec name.
+    """
+    names = {spec.name for spec in specs}
     group: dict[str, Mapping[str, Place]] = {}
     size = 0
-    for site, its in places.items():
-        group[site] = its
-        size += sum(at[2] for name, at in its.items() if name in names)
-        if size >= _AT_ONCE:
-            yield from load_sites(versions, things, group, take=False).items()
+    for site, site_places in places.items():
+        group[site] = site_places
+        size += sum(place[2] for name, place in site_places.items() if name in names)
+        if size >= _READ_BYTES:
+            yield from load_sites(versions, specs, group, take=False).items()
             group, size = {}, 0
-    yield from load_sites(versions, things, group, take=False).items()
+    yield from load_sites(versions, specs, group, take=False).items()
 
 
-def _load(thing: StateSpec, place: Place | None, site: str, blobs: Mapping[Place, bytes]) -> Any:
+def remember(place: Place, content: Any) -> None:
+    """Put an object that has been read or written into the cache.
+
+    Parameters
+    ----------
+    place
+        Where it is stored.
+    content
+        The object. The caller must not change it any more.
+    """
+    _cache.put(place, content, max(place[2], getattr(content, "nbytes", 0)) + _OBJECT_BYTES)
+
+
+def site_of(spec: MonitorSpec, site: str) -> Any:
+    """Return a new site of a monitor.
+
+    Parameters
+    ----------
+    spec
+        The monitor.
+    site
+        The name of the site.
+    """
+    return spec.monitor.site(site_number(site), birth=int(hash_keys([f"{spec.name} {site}"])[0]))
+
+
+def _places_of(site_places: Mapping[str, Place], specs: Sequence[StateSpec]) -> list[Place]:
+    return [place for spec in specs if (place := site_places.get(spec.name)) is not None]
+
+
+def _take_cached(specs: Sequence[StateSpec], places: Mapping[str, Mapping[str, Place]]) -> dict[Place, Any]:
+    """Remove what the cache has of these sites, and return it by place."""
+    taken = {place: _cache.pop(place) for site in places.values() for place in _places_of(site, specs)}
+    return {place: content for place, content in taken.items() if content is not None}
+
+
+def _load(spec: StateSpec, place: Place | None, site: str, cached: dict[Place, Any], blobs: Mapping[Place, bytes]) -> Any:
     if place is None:
-        return site_of(thing, site) if isinstance(thing, MonitorSpec) else thing.empty()
-    found = _forget(place)
-    if found is None:
-        return _read(thing, blobs[place])
-    # A session may have run an earlier file, with other exact queries.
-    return thing.with_queries(found) if isinstance(thing, WindowsSpec) else found
+        return site_of(spec, site) if isinstance(spec, MonitorSpec) else spec.empty()
+    content = cached.get(place)
+    if content is None:
+        return _decode(spec, blobs[place])
+    # This worker may have run an earlier pipeline file with other exact queries.
+    return spec.with_queries(content) if isinstance(spec, WindowsSpec) else content
 
 
-def remember(place: Place, thing: Any) -> None:
-    """Keep something that has just been read or written."""
-    global _taken
-    _forget(place)
-    size = max(place[2], getattr(thing, "nbytes", 0)) + _OBJECT
-    _kept[place] = thing, size
-    _taken += size
-    while _taken > _ROOM:
-        _forget(next(iter(_kept)))
-
-
-def _forget(place: Place) -> Any:
-    global _taken
-    found, size = _kept.pop(place, (None, 0))
-    _taken -= size
-    return found
-
-
-def _read(thing: StateSpec, blob: bytes) -> Any:
-    if isinstance(thing, MonitorSpec):
-        return thing.monitor.restore(blob, limit=2**63)
-    read = from_trusted_bytes(blob)
-    return thing.with_queries(read) if isinstance(thing, WindowsSpec) else read
-
-
-def site_of(thing: MonitorSpec, site: str) -> Any:
-    """A new site of a monitor."""
-    return thing.monitor.site(site_number(site), birth=int(hash_keys([f"{thing.name} {site}"])[0]))
-
-
-def things_of(plan: PipelinePlan, *, monitors: bool) -> list[StateSpec]:
-    """What sites keep: the sketches, or the sites of monitors."""
-    return [thing for thing in plan.specs if isinstance(thing, MonitorSpec) == monitors]
-
-
-__all__ = ["each_site", "load_sites", "remember", "site_of", "things_of"]
+def _decode(spec: StateSpec, blob: bytes) -> Any:
+    if isinstance(spec, MonitorSpec):
+        return spec.monitor.restore(blob, limit=2**63)
+    content = from_trusted_bytes(blob)
+    return spec.with_queries(content) if isinstance(spec, WindowsSpec) else content

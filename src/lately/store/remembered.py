@@ -35,6 +35,13 @@ class Remembered(Generic[V]):
             self._values.move_to_end(key)
             return found[0]
 
+    def pop(self, key: Hashable) -> V | None:
+        """Remove a value and return it; None if it is not remembered."""
+        with self._lock:
+            value, cost = self._values.pop(key, (None, 0))
+            self._used -= cost
+            return value
+
     def put(self, key: Hashable, value: V, cost: int) -> None:
         """Remember a value that takes so many bytes; one that would push out most of the others is not worth it."""
         cost += _OBJECTS

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from pipelines import SITES, content, events, in_order, last_answers, run, table, write_files
 
 from lately.pipeline.task_report import all_reasons
-from lately.spark.grow import OTHER_REASONS, Batch, _Columns, _Task
+from lately.spark.block import Block
 from lately.spark.pipeline import Pipeline
+from lately.spark.run_task import OTHER_REASONS, Task, TaskInput
 
 QUERIES = [
     {"name": "v", "kind": "quantiles", "lo": 0, "hi": 9, "resolution": 1},
@@ -24,7 +25,7 @@ def columns(rows, length=1000):
     names = ["time", "key", "value", "where", "count", "x0"]
     kinds = [pa.int64(), pa.int64(), pa.float64(), pa.int64(), pa.int64(), pa.int64()]
     given = {name: pa.array([row[i] for row in rows], kind) for i, (name, kind) in enumerate(zip(names, kinds, strict=True))}
-    return _Columns(given, plan, hashed=True)
+    return Block(given, plan, hashed=True)
 
 
 SMALL = st.integers(0, 2)
@@ -79,18 +80,18 @@ def test_sites_may_be_integers(spark, tmp_path, mode):
 
 
 def test_a_task_tells_only_so_many_reasons_apart(tmp_path):
-    task = _Task(
-        Pipeline.of(content("source", tmp_path, queries=QUERIES, columns={"value": "ms"})).plan, some_batch(tmp_path), 0
+    task = Task(
+        Pipeline.of(content("source", tmp_path, queries=QUERIES, columns={"value": "ms"})).plan, some_input(tmp_path), 0
     )
     for number in range(500):
-        task._count_reason(f"row {number} is wrong", 2)
-    task._count_reason("row 3 is wrong", 5)
-    reasons = all_reasons([task._done])
+        task.count_reason(f"row {number} is wrong", 2)
+    task.count_reason("row 3 is wrong", 5)
+    reasons = all_reasons([task.report])
     assert (len(reasons), sum(reasons.values())) == (101, 1005)
     assert (reasons["row 3 is wrong"], reasons[OTHER_REASONS]) == (7, 800)
 
 
-def some_batch(folder):
-    return Batch(
+def some_input(folder):
+    return TaskInput(
         0, f"{folder}/state", f"{folder}/store", (), None, pa.timestamp("us", "UTC"), pa.schema([]), hashed=True, bundles=True
     )
