@@ -1,8 +1,8 @@
 """The answers after a batch: tasks compute partial answers of their sites, the driver adds them up.
 
 For queries over all sites no sketch is sent to the driver. A task sends what its sites counted in the ranges of the queries,
-added up (``lately.sketches.extracts``), and partial results of exact queries. Ranges end at the newest row of all sites, also for
-a site that has been silent.
+added up (``lately.sketches.extracts``), and partial results of exact queries. Ranges end at the newest row of all sites, also
+for a site that has been silent.
 """
 
 import base64
