@@ -109,7 +109,7 @@ def make_store(folder: str, rows: int) -> None:
     told = {name: {"kind": name, "where": None, "query": "point" if name == "ecm" else None, **GUARANTEE} for name in SKETCHES}
     window = {"length": "1h", "tick": "1s", "lateness": None}
     query = {"name": "hot", "kind": "top", "last": "10m", "by": "all", "where": None, "k": 10, "sketches": ["topk"]}
-    about = {"name": "bench", "moment": "timestamp", "keys": "text", "queries": [query], "monitors": [], "sketches": told}
+    about = {"name": "bench", "time_type": "timestamp", "keys": "text", "queries": [query], "monitors": [], "sketches": told}
     store.describe(about | {"lately": lt.__version__, "window": window, "guarantee": GUARANTEE})
     draw = np.random.default_rng(8)
     names = np.array([f"GET /{number}" for number in range(KEYS)])

@@ -30,7 +30,7 @@ def alarmed() -> bool:
             rows: list[dict[str, Any]] = json.load(answer)["rows"]
     except OSError:
         return False
-    return any(row["monitor"] == "login flood" and row["raised"] for row in rows)
+    return any(row["monitor"] == "login flood" and row["state"] == "firing" for row in rows)
 
 
 def wait(demo: "subprocess.Popen[bytes]") -> None:

@@ -6,7 +6,7 @@ import numpy as np
 
 import lately as lt
 from lately.store import Store
-from lately.store.tables import MOMENTS
+from lately.store.tables import TIME_TYPES
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 SITES = ("lima", "oslo", "paris")
@@ -90,7 +90,7 @@ def make_shop(path):
     told = {"where": None, "eps": 0.01, "delta": 0.01, "query": None}
     store.describe(
         {
-            "lately": lt.__version__, "name": "shop", "moment": "timestamp", "keys": "text",
+            "lately": lt.__version__, "name": "shop", "time_type": "timestamp", "keys": "text",
             "window": {"length": "1h", "tick": "1s", "lateness": None}, "guarantee": {"eps": 0.01, "delta": 0.01},
             "queries": [
                 {"name": "hot", "kind": "top", "last": "10m", "by": "all", "k": 3, "sketches": ["topk eps=0.01"]},
@@ -124,7 +124,16 @@ def make_shop(path):
             store.put(
                 "alerts",
                 batch,
-                [{"time": time, "batch": batch, "monitor": "rush", "item": None, "raised": batch == 1} | numbers],
+                [
+                    {
+                        "time": time,
+                        "batch": batch,
+                        "monitor": "rush",
+                        "item": None,
+                        "state": "firing" if batch == 1 else "resolved",
+                    }
+                    | numbers
+                ],
             )
         rows = [
             {"batch": number, "site": site, "time": time, "reason": reason, "row": '{"page":"/[red]"}'}
@@ -158,11 +167,11 @@ def make_shop(path):
 
 def make_flows(path):
     """Flows at one site: integer keys, integer times."""
-    store = Store(str(path), MOMENTS["integer"])
+    store = Store(str(path), TIME_TYPES["integer"])
     store.prepare()
     store.describe(
         {
-            "lately": lt.__version__, "name": "flows", "moment": "integer", "keys": "integer",
+            "lately": lt.__version__, "name": "flows", "time_type": "integer", "keys": "integer",
             "window": {"length": 1000, "tick": 1, "lateness": None}, "guarantee": {"eps": 0.05, "delta": 0.05},
             "queries": [{"name": "ports", "kind": "ranges", "last": None, "by": "all", "sketches": ["dyadic eps=0.05"]}],
             "monitors": [], "sketches": {

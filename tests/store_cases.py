@@ -7,7 +7,7 @@ import numpy as np
 
 import lately as lt
 from lately.store.store import Store
-from lately.store.tables import MOMENTS
+from lately.store.tables import TIME_TYPES
 
 WINDOW = 1000
 SURE = 1e-7  # so small that what is likely can be taken for certain
@@ -35,7 +35,7 @@ QUERIES = [
 ]
 
 
-def about(moment="integer", keys="integer", names=SKETCHES):
+def about(time_type="integer", keys="integer", names=SKETCHES):
     """What a pipeline would write of these sketches."""
     told = {}
     for name in names:
@@ -43,11 +43,11 @@ def about(moment="integer", keys="integer", names=SKETCHES):
         query = options.get("query", "point") if kind == "ecm" else None
         where = name.partition(" where ")[2] or None
         told[name] = {"kind": kind, "where": where, "eps": options["eps"], "delta": options["delta"], "query": query}
-    window = {"length": WINDOW if moment == "integer" else f"{WINDOW}s", "tick": None, "lateness": None}
+    window = {"length": WINDOW if time_type == "integer" else f"{WINDOW}s", "tick": None, "lateness": None}
     return {
         "lately": "0.1.0",
         "name": "shop",
-        "moment": moment,
+        "time_type": time_type,
         "keys": keys,
         "window": window,
         "queries": QUERIES,
@@ -59,18 +59,18 @@ def about(moment="integer", keys="integer", names=SKETCHES):
 class Made:
     """A store with events at sites: integer keys below 64 (or the same as text), at integer times (or that many seconds)."""
 
-    def __init__(self, path, moment="integer", keys="integer", names=SKETCHES, lateness=None):
-        self.moment, self.keys, self.names, self.lateness = moment, keys, names, lateness
-        self.store = Store(str(path), MOMENTS[moment])
-        self.store.describe(about(moment, keys, names))
+    def __init__(self, path, time_type="integer", keys="integer", names=SKETCHES, lateness=None):
+        self.time_type, self.keys, self.names, self.lateness = time_type, keys, names, lateness
+        self.store = Store(str(path), TIME_TYPES[time_type])
+        self.store.describe(about(time_type, keys, names))
         self.events = {}
         self.sketches = {}
 
     def time(self, tick):
-        return tick if self.moment == "integer" else START + timedelta(seconds=tick)
+        return tick if self.time_type == "integer" else START + timedelta(seconds=tick)
 
     def length(self, ticks):
-        return ticks if ticks is None or self.moment == "integer" else f"{ticks}s"
+        return ticks if ticks is None or self.time_type == "integer" else f"{ticks}s"
 
     def key(self, key):
         return key if self.keys == "integer" else f"/page/{key}"
@@ -84,7 +84,7 @@ class Made:
         for name in self.names:
             kind, options = SKETCHES[name]
             if name not in made:
-                window = WINDOW if self.moment == "integer" else f"{WINDOW}s"
+                window = WINDOW if self.time_type == "integer" else f"{WINDOW}s"
                 made[name] = CLASSES[kind](window=window, lateness=self.lateness, **options)
             chosen = WHERE[name](times) if name in WHERE else np.full(times.size, True)
             if not chosen.any():
@@ -94,7 +94,7 @@ class Made:
                 mine = 7 * mine
             elif kind != "dyadic":
                 mine = [self.key(int(key)) for key in mine]
-            made[name].update(mine, when if self.moment == "integer" else [self.time(int(tick)) for tick in when])
+            made[name].update(mine, when if self.time_type == "integer" else [self.time(int(tick)) for tick in when])
 
     def finish(self, batch, stored=True):
         """Write a batch as a pipeline would."""

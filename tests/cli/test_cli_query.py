@@ -10,7 +10,7 @@ from cli_stores import PAGES, QUESTIONS, REJECTED, SITES, run_row, traffic
 
 import lately as lt
 from lately import config
-from lately.cli import local
+from lately.core.json_encoding import to_json
 from lately.service.models import QuantilesParams
 from lately.store import Store
 from lately.store.questions import Questions
@@ -55,20 +55,20 @@ def test_counts_are_those_of_the_library(shop, questions):
     said = data(shop, "count", "/cart", "/nowhere", "--last", "10m", "--site", "paris")
     found = questions.counts(["/cart", "/nowhere"], last="10m", sites=["paris"])
     assert said == {
-        "rows": [{"key": key, "estimate": local.estimate(one)} for key, one in found],
+        "rows": [{"key": key, "estimate": to_json(one)} for key, one in found],
         "asof": "2026-01-01T00:29:59Z",
     }
     one = said["rows"][0]["estimate"]
     assert one["low"] <= exactly("/cart", 1199, sites=["paris"]) <= one["high"]
     assert one["confidence"] == 0.99
     (told,) = data(shop, "count", "/", "--from", "20m", "--to", "10m")["rows"]
-    assert told["estimate"] == local.estimate(questions.count("/", between=("20m", "10m")))
+    assert told["estimate"] == to_json(questions.count("/", between=("20m", "10m")))
 
 
 def test_top_keys_come_in_their_order(shop, questions):
     said = data(shop, "top", "--last", "10m", "-k", 3)
     assert [(row["key"], row["estimate"]) for row in said["rows"]] == [
-        (key, local.estimate(one)) for key, one in questions.top(3, last="10m")
+        (key, to_json(one)) for key, one in questions.top(3, last="10m")
     ]
     assert [row["key"] for row in said["rows"]] == PAGES[:3]
     each = data(shop, "top", "--each", "-k", 1)["sites"]
@@ -77,13 +77,13 @@ def test_top_keys_come_in_their_order(shop, questions):
 
 def test_other_questions_are_those_of_the_library(shop, questions):
     assert [row["estimate"] for row in data(shop, "quantiles", "0.5", "0.9")["rows"]] == [
-        local.estimate(one) for _, one in questions.quantiles([0.5, 0.9])
+        to_json(one) for _, one in questions.quantiles([0.5, 0.9])
     ]
-    assert data(shop, "range", 0, 99)["estimate"] == local.estimate(questions.count_range(0, 99))
-    assert data(shop, "self-join")["estimate"] == local.estimate(questions.self_join())
-    assert data(shop, "total", "--site", "lima")["estimate"] == local.estimate(questions.total(sites=["lima"]))
+    assert data(shop, "range", 0, 99)["estimate"] == to_json(questions.count_range(0, 99))
+    assert data(shop, "self-join")["estimate"] == to_json(questions.self_join())
+    assert data(shop, "total", "--site", "lima")["estimate"] == to_json(questions.total(sites=["lima"]))
     product = questions.inner_product("ecm odd", "ecm even")
-    assert data(shop, "inner-product", "both", "both")["estimate"] == local.estimate(product)
+    assert data(shop, "inner-product", "both", "both")["estimate"] == to_json(product)
 
 
 def test_the_default_quantiles_are_the_same_everywhere(shop, service):
@@ -230,7 +230,7 @@ def test_no_store_is_refused_with_the_remedy(shop, tmp_path):
 def test_a_store_without_sketches_says_what_to_write(tmp_path):
     store = Store(str(tmp_path / "bare"))
     store.prepare()
-    store.describe({"name": "bare", "moment": "timestamp", "keys": "text", "queries": [], "sketches": {}})
+    store.describe({"name": "bare", "time_type": "timestamp", "keys": "text", "queries": [], "sketches": {}})
     assert_refused(ask(store.path, "top"), "no sketches", 'sketches = "always"')
     assert data(store.path, "runs") == {"rows": []}
     store.put("runs", 0, [run_row(0, None)])

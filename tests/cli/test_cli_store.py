@@ -1,6 +1,7 @@
 """``lately store``: what a store holds, whether it is sound, and how it is kept small."""
 
 import shutil
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -41,7 +42,7 @@ def test_show_of_a_store_without_much(flows, tmp_path):
     assert ["sites", "1: –"] in cells_of(run("store", "show", flows).stdout)
     store = Store(str(tmp_path / "new"))
     store.prepare()
-    store.describe({"moment": "timestamp", "name": "[red]new", "queries": [], "monitors": [], "keep": None})
+    store.describe({"time_type": "timestamp", "name": "[red]new", "queries": [], "monitors": [], "keep": None})
     result = run("store", "show", store.path)
     assert result.exit_code == 0, result.output
     assert result.stdout.startswith("[red]new: ")
@@ -82,7 +83,7 @@ def long(tmp_path):
     """A store of a hundred batches, a minute each."""
     store = Store(str(tmp_path / "long"))
     store.prepare()
-    store.describe({"moment": "timestamp", "name": "long", "queries": [], "monitors": [], "keep": None})
+    store.describe({"time_type": "timestamp", "name": "long", "queries": [], "monitors": [], "keep": None})
     for batch in range(100):
         store.put("runs", batch, [run_row(batch, START + timedelta(minutes=batch))])
     return store
@@ -103,7 +104,7 @@ def test_small_files_become_one(long):
 def test_old_batches_go_when_told_so(long):
     assert data_of(run("store", "tidy", long.path, "--keep", "50m", "--json"))["expired"] == 49
     assert long.read("runs")["batch"].to_pylist() == list(range(49, 100))
-    long.describe(long.about() | {"keep": "20m"})  # as its pipeline file says from now on
+    long.describe(replace(long.about(), keep="20m"))  # as its pipeline file says from now on
     assert data_of(run("store", "tidy", long.path, "--json"))["expired"] > 0
     assert long.read("runs")["batch"].to_pylist() == list(range(79, 100))
     assert_refused(run("store", "tidy", long.path, "--keep", "soon"), "soon")
@@ -133,6 +134,6 @@ def test_what_cannot_be_read_is_left_alone(long):
 def test_what_is_no_store_is_refused_in_one_line(command, options, tmp_path):
     assert_refused(run("store", command, tmp_path / "nowhere", *options), "nowhere", "[store] path")
     assert_refused(run("store", command, tmp_path, *options), tmp_path, "about.json")
-    (tmp_path / "about.json").write_text('{"format": 99, "moment": "timestamp"}')
+    (tmp_path / "about.json").write_text('{"format": 99, "time_type": "timestamp"}')
     assert_refused(run("store", command, tmp_path, *options), "format 99", "upgrade")
     assert_wrong_usage(run("store", command), "STORE")

@@ -80,7 +80,7 @@ def test_leaving_no_trace():
 def test_a_port_that_somebody_takes_before_the_service_starts_is_no_trouble(tmp_path):
     store = Store(str(tmp_path))
     store.prepare()
-    store.describe({"name": "shop", "moment": "timestamp", "queries": []})
+    store.describe({"name": "shop", "time_type": "timestamp", "queries": []})
     default, chosen = DashboardServer(), DashboardServer(0)
     chosen._chosen_port = chosen._port
     with socket.socket() as one, socket.socket() as two:

@@ -14,6 +14,7 @@ from lately.demo.demo_run import Demo
 from lately.demo.display import LiveDisplay
 from lately.demo.pipeline_file import FLOOD
 from lately.pipeline.batch_report import BatchReport
+from lately.store.tables import Alert, Answer
 
 
 @pytest.fixture
@@ -39,10 +40,10 @@ def test_before_the_first_batch_it_says_what_it_waits_for(running):
 def test_a_batch_is_shown_with_what_is_hot_and_what_is_told(running):
     now = datetime.fromtimestamp(running.start + 37, UTC)
     hot = [
-        {"query": "hot pages", "site": None, "item": item, "value": value, "low": value - 10, "high": value + 1}
+        Answer(now, 3, "hot pages", None, item, value, value - 10, value + 1)
         for item, value in (("/login", 1500.0), ("/cart", 300.0))
     ]
-    alert = {"monitor": FLOOD, "item": None, "raised": True, "value": 16_000.4, "time": now, "batch": 3}
+    alert = Alert(now, 3, FLOOD, value=16_000.4)
     done = BatchReport(3, now, 20_000, 20_000, 0, 0, 8, 0.5, 4096, hot, [alert])
     running.watched.take(done)
     running.record.add_batch(done, running.second, running.clock)

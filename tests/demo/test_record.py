@@ -11,6 +11,7 @@ from lately.demo.scenario import Scenario
 from lately.demo.traffic import rows_of_second
 from lately.pipeline.batch_report import BatchReport
 from lately.store import Store
+from lately.store.tables import Alert, Answer
 
 SCENARIO = Scenario.of(60)
 
@@ -20,15 +21,14 @@ def batch(number, answers=(), alerts=()):
     return BatchReport(number, now, 10, 10, 0, 0, 8, 1.0, 1000, list(answers), list(alerts))
 
 
-def alert(raised=True, monitor=FLOOD):
-    return {"monitor": monitor, "item": None, "raised": raised, "value": 1.0, "low": 0.0, "high": 2.0, "confidence": 0.9}
+def alert(state="firing", monitor=FLOOD):
+    return Alert(None, 0, monitor, None, state, 1.0, 0.0, 2.0, 0.9)
 
 
 def requests(now, off=0, confidence=1.0):
     """The answer to "requests" after a second, wrong by ``off``."""
     value = float(sum(len(rows_of_second(number, 1, SCENARIO)) for number in range(now + 1)) + off)
-    row = {"query": "requests", "site": None, "item": None, "value": value, "low": value, "high": value}
-    return row | {"confidence": confidence}
+    return Answer(None, 0, "requests", None, None, value, value, value, confidence)
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def test_bounds_that_hold_and_an_alarm_in_time_are_fine(record, store):
     assert found["memory"]["state"] == 10
     assert found["memory"]["rows"] > 1_000_000
     assert (found["rows"], found["batches"], found["late"], found["seconds"]) == (20, 2, 0, SCENARIO.attack + 8)
-    assert [row["exact"] for row in found["last"]] == [requests(40)["value"]]
+    assert [row["exact"] for row in found["last"]] == [requests(40).value]
 
 
 def test_no_alarm_is_not(record, store):

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import lately as lt
 from lately.store import Store
-from lately.store.tables import MOMENTS
+from lately.store.tables import TIME_TYPES
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 GUARANTEE = {"eps": 0.01, "delta": 0.01}
@@ -21,7 +21,7 @@ FILTERS = {TOP: None, JOINS: None, LEFT: "event = 'view'", RIGHT: "event = 'buy'
 ABOUT = {
     "lately": lt.__version__,
     "name": "shop",
-    "moment": "timestamp",
+    "time_type": "timestamp",
     "keys": "text",
     "window": {"length": "1h", "tick": "1s", "lateness": None},
     "guarantee": GUARANTEE,
@@ -74,9 +74,9 @@ def answer(batch, query, item, value, site=None, low=None, high=None):
     return {"time": NOON, "batch": batch, "query": query, "site": site, "item": item, **numbers}
 
 
-def alert(batch, raised, value=120.0):
+def alert(batch, state, value=120.0):
     row = answer(batch, "", None, value)
-    return {"monitor": "attack", "raised": raised, **{name: row[name] for name in row if name not in ("query", "site")}}
+    return {"monitor": "attack", "state": state, **{name: row[name] for name in row if name not in ("query", "site")}}
 
 
 def put_batch(store, batch, alerts=()):
@@ -109,24 +109,24 @@ def put_sketches(store, version, time=NOON, sites=tuple(EVENTS), names=tuple(FIL
 
 
 def shop(path):
-    """Three batches, an alert that was raised and one that was taken back, sketches after the last batch."""
+    """Three batches, an alert that fired and was resolved, sketches after the last batch."""
     store = Store(str(path))
     store.prepare()
     store.describe(ABOUT)
     put_batch(store, 0)
-    put_batch(store, 1, [alert(1, True)])
+    put_batch(store, 1, [alert(1, "firing")])
     put_sketches(store, 2)
-    put_batch(store, 2, [alert(2, False, 80.0)])
+    put_batch(store, 2, [alert(2, "resolved", 80.0)])
     return store
 
 
 def ports(path):
     """Integer keys and integer times: two sites that count ports in the last 100."""
-    store = Store(str(path), MOMENTS["integer"])
+    store = Store(str(path), TIME_TYPES["integer"])
     store.prepare()
     told = {"dyadic": {"kind": "dyadic", "where": None, "query": None, **GUARANTEE}}
     query = {"name": "ports", "kind": "ranges", "last": None, "by": "all", "where": None, "sketches": ["dyadic"]}
-    about = {"name": "flows", "moment": "integer", "keys": "integer", "queries": [query], "monitors": [], "sketches": told}
+    about = {"name": "flows", "time_type": "integer", "keys": "integer", "queries": [query], "monitors": [], "sketches": told}
     store.describe(ABOUT | about | {"window": {"length": 100, "tick": None, "lateness": None}})
     for site, rows in {"a": [(10, 22), (60, 80), (95, 443)], "b": [(50, 80), (90, 8080), (91, 80)]}.items():
         made = lt.Dyadic(window=100, universe=65_536, **GUARANTEE)
@@ -138,17 +138,17 @@ def ports(path):
     return store
 
 
-def many_sites(path, sites, moment="timestamp", batches=30):
+def many_sites(path, sites, time_type="timestamp", batches=30):
     """A store of many sites, each with a sketch of two rows: of 100 sites one is silent since batch 0, one is ahead.
 
     Every site has the key "/" and one of seven others; the stream's time goes on by 10 seconds, or 10, in each batch. Where
     times are integers they are as large as seconds since 1970.
     """
-    is_integer = moment == "integer"
-    store = Store(str(path), MOMENTS[moment])
+    is_integer = time_type == "integer"
+    store = Store(str(path), TIME_TYPES[time_type])
     store.prepare()
     top = {"name": "hot", "kind": "top", "last": None, "by": "all", "where": None, "k": 10, "sketches": [TOP]}
-    about = {"name": "many", "moment": moment, "keys": "text", "queries": [top], "monitors": [], "stored": "always"}
+    about = {"name": "many", "time_type": time_type, "keys": "text", "queries": [top], "monitors": [], "stored": "always"}
     told = {"kind": "topk", "where": None, "query": None, "eps": 0.1, "delta": 0.1}
     window = {"length": 1000 if is_integer else "1000s", "tick": None, "lateness": 20 if is_integer else "20s"}
     store.describe(ABOUT | about | {"sketches": {TOP: told}, "window": window})

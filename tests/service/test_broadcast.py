@@ -42,9 +42,9 @@ def test_a_batch_and_its_alert_are_pushed(store):
     with serving(store.path) as client, client.stream("GET", "/api/stream") as answer:
         assert answer.headers["content-type"] == "text/event-stream; charset=utf-8"
         assert answer.headers["x-accel-buffering"] == "no"
-        threading.Timer(0.3, stores.put_batch, [store, 3, [stores.alert(3, True, 150.0)]]).start()
+        threading.Timer(0.3, stores.put_batch, [store, 3, [stores.alert(3, "firing", 150.0)]]).start()
         alert, batch = events(answer, 2)
-        assert (alert[:2], alert[2]["monitor"], alert[2]["raised"]) == (("alert", None), "attack", True)
+        assert (alert[:2], alert[2]["monitor"], alert[2]["state"]) == (("alert", None), "attack", "firing")
         assert batch[:2] == ("batch", "3")
         assert batch[2] == client.get("/api/runs").json()["rows"][-1]
         assert alert[2] == client.get("/api/alerts").json()["rows"][-1]

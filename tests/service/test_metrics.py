@@ -28,7 +28,7 @@ def test_numbers_of_the_store(tmp_path):
         assert found["lately_batch_age_seconds",] > 0
         assert found["lately_alerts_total", ("monitor", "attack"), ("state", "firing")] == 1
         assert found["lately_alerts_total", ("monitor", "attack"), ("state", "resolved")] == 1
-        stores.put_batch(store, 3, [stores.alert(3, True)])
+        stores.put_batch(store, 3, [stores.alert(3, "firing")])
         found = wait_until(lambda: (now := samples(client))["lately_newest_batch",] == 3 and now)
         assert found["lately_rows_total",] == 44
         assert found["lately_alerts_total", ("monitor", "attack"), ("state", "firing")] == 2

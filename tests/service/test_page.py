@@ -221,7 +221,7 @@ def test_a_new_batch_and_its_alert_come_by_themselves(page, traffic):
     page.wait(f"(s => s[2].data.length)({OPTION.format('trend-chart')}.series)")
     asked = len([url for url in page.requests() if "/api/history" in url])
     page.run(TOASTS)
-    traffic.step(alerts=[("/tickets/cup-final", True)])
+    traffic.step(alerts=[("/tickets/cup-final", "firing")])
     toast = page.wait("toasts[0]")
     assert "flood · /tickets/cup-final" in toast
     assert "Firing: crossed the threshold of 2 K" in toast
@@ -232,7 +232,7 @@ def test_a_new_batch_and_its_alert_come_by_themselves(page, traffic):
     page.wait(f"(s => s[2].data.length > 40)({OPTION.format('trend-chart')}.series)")
     assert len([url for url in page.requests() if "/api/history" in url]) == asked  # it grew by the answers
     page.shot(SHOTS / "alert.png", whole=False)
-    traffic.step(alerts=[("/tickets/cup-final", False)])
+    traffic.step(alerts=[("/tickets/cup-final", "resolved")])
     page.wait("document.querySelector('#fact-alerts').innerText === 'none' && !document.title.startsWith('(')")
     assert "Resolved: back within the threshold" in text(page, "#alerts li.resolved")
 

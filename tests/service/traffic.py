@@ -19,7 +19,7 @@ TOP, TIMES, JOINS = "topk eps=0.01", "quantiles eps=0.01", "ecm inner eps=0.01"
 ABOUT = {
     "lately": lt.__version__,
     "name": "web traffic",
-    "moment": "timestamp",
+    "time_type": "timestamp",
     "keys": "text",
     "window": {"length": "1h", "tick": "1s", "lateness": "30s"},
     "guarantee": GUARANTEE,
@@ -68,7 +68,7 @@ class Traffic:
         return sum(1 for seen, time in self.seen if seen == key and time > now - timedelta(seconds=last))
 
     def step(self, alerts=(), keep=True):
-        """One batch more, with these alerts (item, raised); ``keep``: with the sketches, as far as they are stored at all."""
+        """One batch more, with these alerts (item, state); ``keep``: with the sketches, as far as they are stored at all."""
         times = [self.start + timedelta(seconds=STEP * self.batch + second) for second in range(STEP)]
         column = np.sort(self.random.integers(0, STEP, self.rows))
         for number, site in enumerate(SITES):
@@ -106,7 +106,7 @@ class Traffic:
         if alerts:
             told = {"monitor": "flood", "value": 2100.0, "low": 1950.0, "high": 2200.0, "confidence": 0.9}
             self.store.put(
-                "alerts", batch, [{"time": now, "batch": batch, "item": i, "raised": up, **told} for i, up in alerts]
+                "alerts", batch, [{"time": now, "batch": batch, "item": item, "state": state, **told} for item, state in alerts]
             )
         if keep:
             for site, sketches in self.sites.items():

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -28,6 +29,7 @@ from lately.cli import shown
 from lately.pipeline.batch_report import BatchReport
 from lately.spark.console import Watched, alert_lines
 from lately.store import Store, tables
+from lately.store.tables import Alert, Answer
 
 pytestmark = pytest.mark.usefixtures("wide_and_plain")
 
@@ -499,16 +501,9 @@ def test_the_second_ctrl_c_gives_up_the_batch_in_one_line(shop, tmp_path):
 
 
 def done(batch=0, **changes):
-    answer = {
-        "query": "q",
-        "site": None,
-        "item": None,
-        "value": 2.0,
-        "low": -float("inf"),
-        "high": float("inf"),
-        "confidence": 0.9,
-    }
-    given = {"batch": batch, "time": datetime(2026, 1, 1, tzinfo=UTC), "rows": 10, "counted": 8, "late": 1, "rejected": 1}
+    time = datetime(2026, 1, 1, tzinfo=UTC)
+    answer = Answer(time, batch, "q", value=2.0, low=-float("inf"), high=float("inf"), confidence=0.9)
+    given = {"batch": batch, "time": time, "rows": 10, "counted": 8, "late": 1, "rejected": 1}
     given |= {"sites": 2, "seconds": 0.5, "state_bytes": 2048, "answers": [answer], "alerts": []}
     return BatchReport(**given | changes)
 
@@ -517,9 +512,8 @@ def test_what_is_shown_of_a_run_so_far():
     watched = Watched("shop", continuous=True)
     assert watched.line() == "shop: no rows yet"
     assert (watched.summary(), watched.summary(stopped=True)) == ("no new rows", "stopped before the first batch was done")
-    alert = {"monitor": "m", "item": None, "raised": True, "value": None, "low": None, "high": None, "confidence": 0.9}
     for batch in range(3):
-        watched.take(done(batch, alerts=[alert | {"time": None, "batch": batch}]))
+        watched.take(done(batch, alerts=[Alert(None, batch, "m", confidence=0.9)]))
     assert watched.totals["rows"] == 30
     later = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=90)
     assert watched.line(later).endswith("2 sites, state 2.0 KiB, up to 2026-01-01 00:00:00, 90 s behind the clock")
@@ -537,9 +531,9 @@ def test_what_is_shown_of_a_run_so_far():
 def test_exact_answers_have_all_digits_and_long_items_are_folded():
     watched = Watched("shop", continuous=False)
     items = [f"/a/long/path/of/which/only/the/end/differs/{end}" for end in ("one", "two")]
-    exact = done().answers[0] | {"value": 1234567.890625, "low": 1234567.890625, "high": 1234567.890625, "confidence": 1.0}
-    close = exact | {"query": "avg", "value": 5482.75121, "low": 5482.7511, "high": 5482.7513, "confidence": 0.9}
-    watched.take(done(answers=[exact | {"item": item} for item in items] + [close]))
+    exact = replace(done().answers[0], value=1234567.890625, low=1234567.890625, high=1234567.890625, confidence=1.0)
+    close = replace(exact, query="avg", value=5482.75121, low=5482.7511, high=5482.7513, confidence=0.9)
+    watched.take(done(answers=[replace(exact, item=item) for item in items] + [close]))
     for width in (60, 80, 200):
         screen = Console(width=width, file=io.StringIO(), color_system=None)
         text_tables.show(screen, *watched.tables())
@@ -551,9 +545,8 @@ def test_exact_answers_have_all_digits_and_long_items_are_folded():
 
 def test_an_alert_is_a_line_with_its_state_time_monitor_item_and_value():
     moment = datetime(2026, 1, 1, 12, tzinfo=UTC)
-    alert = {"monitor": "flood", "item": None, "raised": True, "value": 1200.5, "low": 1100.0, "high": 1300.0}
-    alert |= {"confidence": 0.9, "time": moment, "batch": 3}
-    other = alert | {"item": "/\x1b[2J", "raised": False, "value": 7.0, "low": None, "high": None}
+    alert = Alert(moment, 3, "flood", value=1200.5, low=1100.0, high=1300.0, confidence=0.9)
+    other = replace(alert, item="/\x1b[2J", state="resolved", value=7.0, low=None, high=None)
     assert alert_lines(done(alerts=[alert, other])) == [
         "alert firing: 2026-01-01 12:00:00 flood: 1,200.5 (1,100 … 1,300)",
         "alert resolved: 2026-01-01 12:00:00 flood /\\x1b[2J: 7 (-∞ … ∞)",
@@ -590,7 +583,7 @@ def test_a_run_of_years_is_remembered_in_part():
 def test_many_answers_are_cut_in_the_table_only():
     watched = Watched("shop", continuous=False)
     row = done().answers[0]
-    watched.take(done(answers=[row | {"item": str(i)} for i in range(50)]))
+    watched.take(done(answers=[replace(row, item=str(i)) for i in range(50)]))
     screen = Console(width=150, file=io.StringIO(), color_system=None)
     screen.print(*watched.tables())
     assert "… 30 more" in screen.file.getvalue()

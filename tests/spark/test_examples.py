@@ -97,7 +97,7 @@ def test_trades_has_the_rush(stores, top):
 
 def test_flows_tells_of_the_scan(stores):
     alerts = stores["flows"].read("alerts").to_pylist()
-    assert [(row["monitor"], row["raised"]) for row in alerts] == [("scan", True)]
+    assert [(row["monitor"], row["state"]) for row in alerts] == [("scan", "firing")]
     assert (None, "2323") in answers(stores["flows"], "busiest ports")
     ports = answers(stores["flows"], "ports")
     assert [item for _, item in ports] == ["0..1023", "1024..49151", "49152..65535"]

@@ -135,8 +135,8 @@ def check(said, told, batches):
             assert {row["item"]: bounded(row) for row in mine} == shown(announced)
             now = raised_in(announced)
             changes = [row for row in alerts if row["monitor"] == name and row["batch"] == number]
-            assert {row["item"] for row in changes if row["raised"]} == now - before
-            assert {row["item"] for row in changes if not row["raised"]} == before - now
+            assert {row["item"] for row in changes if row["state"] == "firing"} == now - before
+            assert {row["item"] for row in changes if row["state"] == "resolved"} == before - now
             seen += len(changes)
             before = now
     assert seen == len(alerts)
@@ -152,7 +152,7 @@ def test_all_kinds_at_once_say_what_is_said_by_hand(spark, tmp_path):
     said, told = watched(spark, tmp_path, batches, [WATCHES[name] for name in ("skew", "rush", "buys", "floods")])
     alerts = check(said, told, batches)
     for name in ("rush", "buys", "floods"):  # each is raised, and withdrawn again
-        kinds = [row["raised"] for row in alerts if row["monitor"] == name]
+        kinds = [row["state"] == "firing" for row in alerts if row["monitor"] == name]
         assert {True, False} == set(kinds), name
     assert {"0", "7"} <= {row["item"] for row in alerts if row["monitor"] == "floods"}
     assert sum(row["monitor_bytes"] for row in table(said, "runs")) > 0
@@ -218,7 +218,7 @@ def test_a_site_none_of_whose_rows_pass_the_filter_holds_nobody_up(spark, tmp_pa
     said, _ = watched(spark, tmp_path, batches, [WATCHES["buys"] | {"above": 50}])
     answers = [row for row in table(said, "answers") if row["query"] == "buys"]
     assert {row["batch"] for row in answers} == {0, 1, 2, 3}
-    assert any(row["raised"] for row in table(said, "alerts"))
+    assert any(row["state"] == "firing" for row in table(said, "alerts"))
 
 
 def test_a_site_whose_rows_no_longer_pass_the_filter_ages_too(spark, tmp_path):
@@ -227,7 +227,7 @@ def test_a_site_whose_rows_no_longer_pass_the_filter_ages_too(spark, tmp_path):
     rows = rows.set_column(3, "event", pa.array(calm))
     batches = [rows.slice(start, 500) for start in range(0, 2_000, 500)]
     said, told = watched(spark, tmp_path, batches, [WATCHES["buys"] | {"above": 40}])
-    assert [row["raised"] for row in check(said, told, batches)] == [True, False]
+    assert [row["state"] for row in check(said, told, batches)] == ["firing", "resolved"]
     assert answers_at(said, 3) == [0.0]
 
 
@@ -238,7 +238,7 @@ def test_an_alert_below_a_line_fires_until_enough_came_and_when_rows_stay_away(s
     batches = [rows.slice(start, size) for start, size in ((0, 50), (50, 450), (500, 500), (1_000, 500), (1_500, 500))]
     watch = {name: value for name, value in WATCHES["buys"].items() if name != "above"} | {"below": 40}
     said, told = watched(spark, tmp_path, batches, [watch])
-    assert [row["raised"] for row in check(said, told, batches)] == [True, False, True]
+    assert [row["state"] for row in check(said, told, batches)] == ["firing", "resolved", "firing"]
     assert answers_at(said, 4) == [0.0]
 
 
@@ -279,7 +279,7 @@ def test_a_monitor_that_is_new_begins_with_whoever_comes(spark, tmp_path):
     said["monitors"] = [WATCHES["rush"]]  # back again, and anew
     run(spark, said)
     alerts = [row for row in table(said, "alerts") if row["batch"] == 3 and row["monitor"] == "rush"]
-    assert all(row["raised"] for row in alerts)
+    assert all(row["state"] == "firing" for row in alerts)
 
 
 def test_numbers_of_sites_are_the_same_everywhere():

@@ -63,8 +63,8 @@ def test_the_store_says_what_it_is_about(spark, source, tmp_path, mode):
     said = content(source, tmp_path, mode, files=BATCHES, name="shop", queries=QUERIES, monitors=monitors, store={"keep": "1d"})
     run(spark, said)
     about = Store.open(said["store"]["path"]).about()
-    assert {name: about[name] for name in ("format", "name", "moment", "keys", "keep", "stored")} == {
-        "format": 1, "name": "shop", "moment": "timestamp", "keys": "integer", "keep": "1d", "stored": "always",
+    assert {name: about[name] for name in ("format", "name", "time_type", "keys", "keep", "stored")} == {
+        "format": 1, "name": "shop", "time_type": "timestamp", "keys": "integer", "keep": "1d", "stored": "always",
     }  # fmt: skip
     assert about["window"] == {"length": "10m", "tick": None, "lateness": None}
     assert about["guarantee"] == {"eps": 0.1, "delta": 0.1}

@@ -5,24 +5,24 @@ from datetime import UTC, datetime, timedelta
 from pyarrow import fs
 
 from lately.store import Store, tables
-from lately.store.tables import MOMENTS
+from lately.store.tables import TIME_TYPES
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
-INTEGERS = MOMENTS["integer"]
+INTEGERS = TIME_TYPES["integer"]
 
 
-def filled(path, batches, moment=INTEGERS, step=10, sketches_every=5, sites=0):
+def filled(path, batches, time_type=INTEGERS, step=10, sketches_every=5, sites=0):
     """A store with so many batches, ``step`` of time apart: each has answers, some have late rows, alerts or sketches."""
-    store = Store(str(path), moment)
+    store = Store(str(path), time_type)
     store.prepare()
-    store.describe({"moment": "integer" if moment == INTEGERS else "timestamp"})
+    store.describe({"time_type": "integer" if time_type == INTEGERS else "timestamp"})
     for batch in range(batches):
-        add_batch(store, batch, at(batch, moment, step), sketches_every, sites)
+        add_batch(store, batch, at(batch, time_type, step), sketches_every, sites)
     return store
 
 
-def at(batch, moment=INTEGERS, step=10):
-    return step * batch if moment == INTEGERS else NOON + timedelta(seconds=step * batch)
+def at(batch, time_type=INTEGERS, step=10):
+    return step * batch if time_type == INTEGERS else NOON + timedelta(seconds=step * batch)
 
 
 def add_batch(store, batch, time, sketches_every=5, sites=0):
@@ -31,7 +31,7 @@ def add_batch(store, batch, time, sketches_every=5, sites=0):
         for part in ("0000", "0001"):
             store.put("late", batch, [{"batch": batch, "site": part, "reason": "late", "row": "{}"}], part)
     if batch % 7 == 2:
-        store.put("alerts", batch, [{"time": time, "batch": batch, "monitor": "rush", "raised": True}])
+        store.put("alerts", batch, [{"time": time, "batch": batch, "monitor": "rush", "state": "firing"}])
     if sketches_every is not None and batch % sketches_every == 0:
         for part in ("00000", "00001"):
             store.put("sketches", batch, [{"version": batch, "time": time, "site": part, "blob": b"x"}], part)

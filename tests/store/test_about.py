@@ -7,7 +7,9 @@ import pytest
 from small_stores import filled
 
 from lately.core.errors import InputError
+from lately.core.json_encoding import to_json
 from lately.store import Store
+from lately.store.about import About
 from lately.store.check import check
 from lately.store.tables import STAMP
 
@@ -15,27 +17,27 @@ from lately.store.tables import STAMP
 def test_what_is_said_can_be_read_and_said_anew(tmp_path):
     store = Store(str(tmp_path))
     assert store.about() is None
-    store.describe({"moment": "integer", "name": "shop", "queries": [{"name": "größe", "last": None}]})
-    store.describe({"moment": "timestamp", "name": "shop"})
-    assert store.about() == {"format": 1, "moment": "timestamp", "name": "shop"}
-    assert json.loads((tmp_path / "about.json").read_text()) == store.about()
+    store.describe({"time_type": "integer", "name": "shop", "queries": [{"name": "größe", "last": None}]})
+    store.describe({"time_type": "timestamp", "name": "shop"})
+    assert store.about() == About("timestamp", "shop")
+    assert json.loads((tmp_path / "about.json").read_text()) == to_json(store.about())
     assert [path.name for path in tmp_path.iterdir()] == ["about.json"]
 
 
-@pytest.mark.parametrize(("moment", "kind"), [("integer", pa.int64()), ("timestamp", STAMP)])
-def test_opening_knows_the_type_of_times(tmp_path, moment, kind):
-    Store(str(tmp_path)).describe({"moment": moment})
+@pytest.mark.parametrize(("time_type", "kind"), [("integer", pa.int64()), ("timestamp", STAMP)])
+def test_opening_knows_the_type_of_times(tmp_path, time_type, kind):
+    Store(str(tmp_path)).describe({"time_type": time_type})
     assert Store.open(str(tmp_path)).schema("runs").field("time").type == kind
 
 
 def test_a_newer_format_is_neither_read_nor_written(tmp_path):
     store = filled(tmp_path, 1)
-    newer = store.about() | {"format": 2, "moment": "something new"}
+    newer = to_json(store.about()) | {"format": 2, "time_type": "something new"}
     (tmp_path / "about.json").write_text(json.dumps(newer))
     tries = {
         "open": lambda: Store.open(store.path),
         "about": store.about,
-        "describe": lambda: store.describe({"moment": "integer"}),
+        "describe": lambda: store.describe({"time_type": "integer"}),
         "prepare": store.prepare,
         "check": lambda: check(store.path),
     }
@@ -47,15 +49,15 @@ def test_a_newer_format_is_neither_read_nor_written(tmp_path):
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"{", b"[]", b"\xff", b'{"format": 1}', b'{"format": "1", "moment": "integer"}', b'{"format": 1, "moment": 3}'],
+    [b"", b"{", b"[]", b"\xff", b'{"format": 1}', b'{"format": "1", "time_type": "integer"}', b'{"format": 1, "time_type": 3}'],
 )
 def test_a_damaged_description_is_told_and_written_anew(tmp_path, content):
     store = filled(tmp_path, 2)
     (tmp_path / "about.json").write_bytes(content)
-    with pytest.raises(InputError, match=r"about.json of the store .* is damaged .*; run its pipeline, which writes it anew"):
+    with pytest.raises(InputError, match=r"about.json of the store .* is damaged .*; run its pipeline, which rewrites it"):
         Store.open(store.path)
     store.prepare()
-    store.describe({"moment": "integer"})
+    store.describe({"time_type": "integer"})
     assert Store.open(store.path).read("runs").num_rows == 2
 
 

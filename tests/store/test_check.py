@@ -72,7 +72,7 @@ def test_every_truncated_file_is_found(store):
 def test_every_flipped_bit_is_found(tmp_path):
     """Anywhere but in the twelve bytes of the checksum itself, where a flip changes nothing that anybody reads."""
     store = Store(str(tmp_path))
-    store.describe({"moment": "timestamp"})
+    store.describe({"time_type": "timestamp"})
     store.put("answers", 3, [{"batch": 3, "query": "hot", "item": f"/{i}", "value": i / 3} for i in range(9)])
     (one,) = store.files("answers")
     whole, rows = store.bytes_of(one), store.read("answers")

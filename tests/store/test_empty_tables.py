@@ -7,14 +7,14 @@ import pytest
 
 from lately.store import Store, tables, upkeep
 from lately.store.check import check
-from lately.store.tables import MOMENTS
+from lately.store.tables import TIME_TYPES
 
 
-@pytest.fixture(params=MOMENTS)
+@pytest.fixture(params=TIME_TYPES)
 def store(request, tmp_path):
-    made = Store(str(tmp_path / "store"), MOMENTS[request.param])
+    made = Store(str(tmp_path / "store"), TIME_TYPES[request.param])
     made.prepare()
-    made.describe({"moment": request.param, "name": "shop"})
+    made.describe({"time_type": request.param, "name": "shop"})
     return made
 
 
@@ -67,7 +67,7 @@ def test_damage_is_found_and_mended_by_the_next_run(store, tmp_path):
     assert (finding.file, "next run" in finding.wrong) == ("alerts/schema.parquet", True)
     store.prepare()
     assert check(store.path).findings == []
-    assert pa.types.is_boolean(ds.dataset(path).schema.field("raised").type)
+    assert pa.types.is_string(ds.dataset(path).schema.field("state").type)
 
 
 def test_a_store_of_an_earlier_version_is_sound(store, tmp_path):

@@ -11,9 +11,10 @@ import lately as lt
 from lately.core.errors import InputError, LatelyError, QueryError, RangeError
 from lately.sketches.extracts import extract, view_of
 from lately.store import Store
+from lately.store.errors import UnknownError
 from lately.store.questions import Questions
-from lately.store.tables import MOMENTS
-from lately.store.view import UnknownError, View
+from lately.store.tables import TIME_TYPES
+from lately.store.view import View
 
 SITES = [
     None,
@@ -31,8 +32,8 @@ FORMS = {"integers": ("integer", "integer"), "text at times": ("timestamp", "tex
 
 @pytest.fixture(scope="module", params=FORMS.values(), ids=FORMS)
 def made(request, tmp_path_factory):
-    moment, keys = request.param
-    made = filled(tmp_path_factory.mktemp("store"), moment=moment, keys=keys)
+    time_type, keys = request.param
+    made = filled(tmp_path_factory.mktemp("store"), time_type=time_type, keys=keys)
     made.finish(0)
     return made
 
@@ -182,7 +183,7 @@ def test_between_is_asked_of_the_merged_sketches(made, questions):
 
 
 def test_between_two_times(tmp_path):
-    made = filled(tmp_path, moment="timestamp", keys="text")
+    made = filled(tmp_path, time_type="timestamp", keys="text")
     made.finish(0)
     questions = Questions(View(made.store.path))
     ages = questions.count("/page/1", between=("900s", "500s"))
@@ -374,7 +375,10 @@ def test_versions_that_have_gone_are_replaced_by_newer_ones(tmp_path):
 def test_with_little_memory_answers_are_the_same(tmp_path):
     made = filled(tmp_path, names=["ecm fine", "topk"])
     made.finish(0)
-    plenty, tight = Questions(View(made.store.path)), Questions(View(made.store.path, tables=0, sketches=0), most=0)
+    plenty, tight = (
+        Questions(View(made.store.path)),
+        Questions(View(made.store.path, table_bytes=0, sketch_bytes=0), cache_bytes=0),
+    )
     for asked, _ in every(made):
         assert plenty.count(1, **asked) == tight.count(1, **asked)
         assert list(plenty.top(3, **asked)) == list(tight.top(3, **asked))
@@ -383,7 +387,7 @@ def test_with_little_memory_answers_are_the_same(tmp_path):
 def test_many_ranges_do_not_fill_the_memory(tmp_path):
     made = filled(tmp_path, names=["ecm fine"])
     made.finish(0)
-    questions = Questions(View(made.store.path), most=200_000)
+    questions = Questions(View(made.store.path), cache_bytes=200_000)
     for last in range(200):
         questions.count(1, last=last)
     assert questions._sums._used <= 200_000
@@ -431,10 +435,10 @@ def test_a_store_of_other_keys_tells_them_as_they_are(tmp_path):
 
 def test_two_thousand_sites_are_added_up_and_merged(tmp_path):
     """Keys of all sites are listed together; columns of them must not nest as deep as there are sites."""
-    store = Store(str(tmp_path), MOMENTS["integer"])
+    store = Store(str(tmp_path), TIME_TYPES["integer"])
     store.prepare()
     told = {"kind": "topk", "where": None, "eps": 0.1, "delta": 0.1, "query": None}
-    store.describe({"name": "many", "moment": "integer", "keys": "text", "queries": [], "sketches": {"topk": told}})
+    store.describe({"name": "many", "time_type": "integer", "keys": "text", "queries": [], "sketches": {"topk": told}})
     rows, truth = [], Counter()
     for number in range(2_000):
         keys = ["/", f"/{number % 7}"]

@@ -7,6 +7,7 @@ import pytest
 from small_stores import INTEGERS, filled
 
 from lately.store import Store
+from lately.store.tables import UncountedRow
 from lately.store.upkeep import tidy
 from lately.store.view import View
 
@@ -18,17 +19,17 @@ def told(tmp_path):
     """A store with rejected rows in most batches, some of which are in one file, and these rows as a list."""
     dice = random.Random(7)
     store = filled(tmp_path, 0)
-    store.describe({"name": "shop", "moment": "integer", "queries": []})
+    store.describe({"name": "shop", "time_type": "integer", "queries": []})
     rows = []
     for batch in range(100):
         mine = [
-            {
-                "batch": batch,
-                "site": dice.choice(["lima", "oslo", None]),
-                "time": dice.choice([None, batch]),
-                "reason": dice.choice(REASONS).format(number),
-                "row": f'{{"n":{number}}}',
-            }
+            UncountedRow(
+                batch,
+                site=dice.choice(["lima", "oslo", None]),
+                time=dice.choice([None, batch]),
+                reason=dice.choice(REASONS).format(number),
+                row=f'{{"n":{number}}}',
+            )
             for number in range(dice.randrange(6))
         ]
         store.put("rejected", batch, mine)
@@ -44,7 +45,7 @@ def test_the_newest_of_a_site_and_of_a_reason(told):
     view = View(store.path)
     for site in (None, "lima", "nowhere"):
         for reason in (None, "no time", "count is negative", "count is negative: -3", "no"):
-            mine = [row for row in rows if site in (None, row["site"]) and (reason is None or row["reason"].startswith(reason))]
+            mine = [row for row in rows if site in (None, row.site) and (reason is None or row.reason.startswith(reason))]
             for limit in (1, 10, 1_000):
                 assert view.rejected(limit, site=site, reason=reason) == mine[-limit:]
     assert view.late(10) == []
@@ -53,26 +54,26 @@ def test_the_newest_of_a_site_and_of_a_reason(told):
 def test_reasons_are_counted_without_the_values_of_rows(told):
     store, rows = told
     view = View(store.path)
-    kinds = Counter(row["reason"].split(": ")[0] for row in rows)
+    kinds = Counter(row.reason.split(": ")[0] for row in rows)
     assert view.reasons("rejected") == (dict(kinds), True)
     assert list(view.reasons("rejected")[0].values()) == sorted(kinds.values(), reverse=True)
-    mine = Counter(row["reason"].split(": ")[0] for row in rows if row["site"] == "lima")
+    mine = Counter(row.reason.split(": ")[0] for row in rows if row.site == "lima")
     assert view.reasons("rejected", site="lima") == (dict(mine), True)
     assert view.reasons("late") == ({}, True)
 
 
 def test_counting_ends_at_a_bound_and_says_so(told):
     store, rows = told
-    found, complete = View(store.path).reasons("rejected", most=20)
+    found, complete = View(store.path).reasons("rejected", max_rows=20)
     assert not complete
     assert 20 <= sum(found.values()) < len(rows)
-    newest = [row for row in rows if row["batch"] >= 99 - 16]
+    newest = [row for row in rows if row.batch >= 99 - 16]
     assert sum(found.values()) <= len(newest)
 
 
 def test_late_rows_in_files_of_several_tasks(tmp_path):
     store = filled(tmp_path, 30)
-    store.describe({"name": "shop", "moment": "integer", "queries": []})
+    store.describe({"name": "shop", "time_type": "integer", "queries": []})
     view = View(Store(store.path, INTEGERS).path)
     assert view.reasons("late") == ({"late": 16}, True)
-    assert [row["batch"] for row in view.late(3, site="0001")] == [21, 25, 29]
+    assert [row.batch for row in view.late(3, site="0001")] == [21, 25, 29]

@@ -14,19 +14,19 @@ from lately.store.upkeep import tidy
 from lately.store.view import View
 
 
-def stream(path, batches=30, moment=INTEGERS, lateness=None, step=10):
+def stream(path, batches=30, time_type=INTEGERS, lateness=None, step=10):
     """Batches ``step`` of time and a minute of the clock apart, without a snapshot yet."""
-    store = Store(str(path), moment)
+    store = Store(str(path), time_type)
     store.prepare()
-    told = "integer" if moment == INTEGERS else "timestamp"
-    store.describe({"name": "shop", "moment": told, "window": {"lateness": lateness}, "queries": []})
+    told = "integer" if time_type == INTEGERS else "timestamp"
+    store.describe({"name": "shop", "time_type": told, "window": {"lateness": lateness}, "queries": []})
     for batch in range(batches):
-        store.put("runs", batch, [{"batch": batch, "time": time_of(batch * step, moment), "began": clock(batch)}])
+        store.put("runs", batch, [{"batch": batch, "time": time_of(batch * step, time_type), "began": clock(batch)}])
     return store
 
 
-def time_of(ticks, moment=INTEGERS):
-    return ticks if moment == INTEGERS else NOON + timedelta(seconds=ticks)
+def time_of(ticks, time_type=INTEGERS):
+    return ticks if time_type == INTEGERS else NOON + timedelta(seconds=ticks)
 
 
 def clock(batch):
@@ -37,16 +37,16 @@ def report_of(store):
     return site_report(View(store.path))
 
 
-@pytest.mark.parametrize("moment", [INTEGERS, STAMP], ids=["integers", "timestamps"])
+@pytest.mark.parametrize("time_type", [INTEGERS, STAMP], ids=["integers", "timestamps"])
 @pytest.mark.parametrize("sites", [200, 2_000])
-def test_many_sites_against_a_plain_loop(tmp_path, moment, sites):
+def test_many_sites_against_a_plain_loop(tmp_path, time_type, sites):
     dice = random.Random(sites)
-    store = stream(tmp_path, 30, moment, 70 if moment == INTEGERS else "70s")
+    store = stream(tmp_path, 30, time_type, 70 if time_type == INTEGERS else "70s")
     drawn = {}
     for number in range(sites):
         last = 29 if dice.random() < 0.8 else dice.randrange(30)
         drawn[f"site-{number:04}"] = 10 * last - dice.choice([0, 3, 9, 90]) + (5_000 if dice.random() < 0.03 else 0), last
-    rows = [site_row(29, site, time_of(ticks, moment), seen=clock(last)) for site, (ticks, last) in drawn.items()]
+    rows = [site_row(29, site, time_of(ticks, time_type), seen=clock(last)) for site, (ticks, last) in drawn.items()]
     dice.shuffle(rows)
     store.put("sites", 29, rows)
     report = report_of(store)
@@ -59,17 +59,17 @@ def test_many_sites_against_a_plain_loop(tmp_path, moment, sites):
         far = newest - ticks > 70
         expected[site] = "ahead" if site in ahead else "ok" if not far else "behind" if last >= 25 else "silent"
     assert report.tolerance == 70
-    assert {row["site"]: row["state"] for row in report.rows} == expected
-    assert {row["site"]: row["behind"] for row in report.rows} == {site: newest - ticks for site, (ticks, _) in drawn.items()}
+    assert {row.site: row.state for row in report.rows} == expected
+    assert {row.site: row.behind for row in report.rows} == {site: newest - ticks for site, (ticks, _) in drawn.items()}
     assert set(expected.values()) == set(STATES)
-    behind = [row["behind"] for row in report.rows]
+    behind = [row.behind for row in report.rows]
     assert behind == sorted(behind, reverse=True)
-    assert (report.lag, report.newest) == (behind[0], time_of(newest, moment))
-    pages = [report.document(150, offset)["rows"] for offset in range(0, sites, 150)]
+    assert (report.lag, report.newest) == (behind[0], time_of(newest, time_type))
+    pages = [report.page(150, offset).rows for offset in range(0, sites, 150)]
     assert [row for page in pages for row in page] == report.rows
-    assert report.document(1)["silent"] == sum(state == "silent" for state in expected.values())
-    assert [row["site"] for row in report.document(sites, state="ahead")["rows"]] == [
-        row["site"] for row in report.rows if row["site"] in ahead
+    assert report.page(1).silent == sum(state == "silent" for state in expected.values())
+    assert [row.site for row in report.page(sites, state="ahead").rows] == [
+        row.site for row in report.rows if row.site in ahead
     ]
 
 
@@ -78,7 +78,7 @@ def test_one_fast_clock_does_not_make_the_others_look_silent(tmp_path):
     store = stream(tmp_path)
     store.put("sites", 29, [site_row(29, "lima", 290, seen=clock(29)), site_row(29, "oslo", 80_000, seen=clock(29))])
     report = report_of(store)
-    assert [(row["site"], row["behind"], row["state"]) for row in report.rows] == [
+    assert [(row.site, row.behind, row.state) for row in report.rows] == [
         ("lima", 0, "ok"),
         ("oslo", -79_710, "ahead"),
     ]
@@ -86,7 +86,7 @@ def test_one_fast_clock_does_not_make_the_others_look_silent(tmp_path):
     rows = [site_row(29, "lima", 290, seen=clock(29)), site_row(29, "oslo", 80_000, seen=clock(3))]
     store.put("sites", 29, rows)  # it has not been seen since, but its time must not rule
     first = report_of(store).rows[0]
-    assert (first["site"], first["behind"], first["state"]) == ("lima", 0, "ok")
+    assert (first.site, first.behind, first.state) == ("lima", 0, "ok")
 
 
 def test_the_usual_step_or_lateness_is_tolerated_whichever_is_longer(tmp_path):
@@ -95,7 +95,7 @@ def test_the_usual_step_or_lateness_is_tolerated_whichever_is_longer(tmp_path):
         store.put("sites", 29, [site_row(29, "lima", 290, seen=clock(29)), site_row(29, "oslo", 200, seen=clock(20))])
         report = report_of(store)
         assert report.tolerance == tolerance
-        assert report.rows[0]["state"] == ("silent" if tolerance < 90 else "ok")
+        assert report.rows[0].state == ("silent" if tolerance < 90 else "ok")
 
 
 def test_a_site_without_a_counted_row_comes_first(tmp_path):
@@ -103,8 +103,8 @@ def test_a_site_without_a_counted_row_comes_first(tmp_path):
     refused = site_row(29, "oslo", None, seen=None, counted=0, rejected=7, ahead=7, ahead_seen=clock(29))
     store.put("sites", 29, [site_row(29, "lima", 290, seen=clock(29)), refused])
     first = report_of(store).rows[0]
-    assert (first["site"], first["behind"], first["state"]) == ("oslo", None, "silent")
-    assert (first["ahead"], first["ahead_seen"]) == (7, clock(29))
+    assert (first.site, first.behind, first.state) == ("oslo", None, "silent")
+    assert (first.ahead, first.ahead_seen) == (7, clock(29))
 
 
 def test_stores_without_snapshots_and_without_batches(tmp_path):
@@ -113,19 +113,19 @@ def test_stores_without_snapshots_and_without_batches(tmp_path):
     store = stream(tmp_path / "old", batches=2)
     store.put("answers", 1, [{"batch": 1, "query": "hot", "site": "lima", "item": "/", "value": 1.0}])
     report = report_of(store)
-    assert [(row["site"], row["state"], row["counted"]) for row in report.rows] == [("lima", None, None)]
-    assert report.document(10)["silent"] == 0
+    assert [(row.site, row.state, row.counted) for row in report.rows] == [("lima", None, None)]
+    assert report.page(10).silent == 0
 
 
 def test_a_view_shows_the_snapshot_of_its_own_batch(tmp_path):
     """One that a later batch writes is not shown before that batch has finished; upkeep leaves the newest."""
     store = filled(tmp_path, 80, sites=3)
-    store.describe({"name": "shop", "moment": "integer", "queries": []})
+    store.describe({"name": "shop", "time_type": "integer", "queries": []})
     view = View(store.path)
     store.put("sites", 80, [site_row(80, "new", 800)])
-    assert {row["site"] for row in view.site_snapshot()} == {"site-0000", "site-0001", "site-0002"}
-    assert {row["batch"] for row in view.site_snapshot()} == {79}
+    assert {row.site for row in view.site_rows()} == {"site-0000", "site-0001", "site-0002"}
+    assert {row.batch for row in view.site_rows()} == {79}
     store.put("runs", 80, [{"batch": 80, "time": 800, "rows": 1}])
     tidy(store)
     assert view.refresh()
-    assert [(row["site"], row["batch"]) for row in view.site_snapshot()] == [("new", 80)]
+    assert [(row.site, row.batch) for row in view.site_rows()] == [("new", 80)]

@@ -83,7 +83,7 @@ def test_clear_forgets_this_batch_and_later_ones_in_all_tables(store):
 
 
 def test_a_store_whose_guard_refuses_is_not_touched(store):
-    store.describe({"moment": "timestamp", "name": "shop"})
+    store.describe({"time_type": "timestamp", "name": "shop"})
     store.claim("stream 1")
     for batch in (1, 2):
         store.put("answers", batch, [answer(batch, batch)])
@@ -99,7 +99,7 @@ def test_a_store_whose_guard_refuses_is_not_touched(store):
         lambda: store.put("answers", 3, [answer(3, 3)]),
         lambda: store.put_range("answers", 1, 2, store.read("answers")),
         lambda: store.remove(store.files("answers")[0]),
-        lambda: store.describe({"moment": "timestamp", "name": "other"}),
+        lambda: store.describe({"time_type": "timestamp", "name": "other"}),
     ):
         with pytest.raises(LeaseError, match="another run has taken over"):
             change()
@@ -144,10 +144,10 @@ def test_tables_have_their_columns_even_when_empty(store, table):
 
 
 def test_times_of_the_streams_own_kind(tmp_path):
-    store = Store(str(tmp_path), moment=pa.int64())
+    store = Store(str(tmp_path), time_type=pa.int64())
     store.put("answers", 1, [answer(1, 2, time=17)])
     assert store.read("answers").column("time").to_pylist() == [17]
-    assert Store(str(tmp_path), moment=pa.int64()).read("answers") == store.read("answers")
+    assert Store(str(tmp_path), time_type=pa.int64()).read("answers") == store.read("answers")
 
 
 def test_arrow_tables_are_taken_as_they_are(store):

@@ -251,12 +251,12 @@ def test_two_at_a_time_do_no_harm(tmp_path, small):
 # -- what is old -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("moment", [INTEGERS, STAMP], ids=["integers", "timestamps"])
-def test_what_is_older_than_kept_goes_from_all_tables(tmp_path, moment):
-    store = filled(tmp_path, 150, moment)
-    keep = 1_005 if moment == INTEGERS else "1005s"
-    newest = at(149, moment)
-    limit = newest - (keep if moment == INTEGERS else timedelta(seconds=1_005))
+@pytest.mark.parametrize("time_type", [INTEGERS, STAMP], ids=["integers", "timestamps"])
+def test_what_is_older_than_kept_goes_from_all_tables(tmp_path, time_type):
+    store = filled(tmp_path, 150, time_type)
+    keep = 1_005 if time_type == INTEGERS else "1005s"
+    newest = at(149, time_type)
+    limit = newest - (keep if time_type == INTEGERS else timedelta(seconds=1_005))
     before = everything(store)
     young = next(row["batch"] for row in before["runs"] if row["time"] >= limit)
     assert young == 49

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import threading
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -15,20 +16,21 @@ from store_cases import Made, about, filled
 
 from lately.core.errors import FormatError, InputError
 from lately.store import Store, View
-from lately.store.tables import MOMENTS
+from lately.store.about import SketchInfo
+from lately.store.errors import UnknownError
+from lately.store.tables import TIME_TYPES, Alert, Answer
 from lately.store.upkeep import tidy
-from lately.store.view import UnknownError
 
 
 def store_at(path):
-    store = Store(str(path), MOMENTS["integer"])
+    store = Store(str(path), TIME_TYPES["integer"])
     store.describe(about())
     return store
 
 
 def answer(batch, query="hot", item="a", site=None, value=None):
-    numbers = dict.fromkeys(("value", "low", "high"), float(batch) if value is None else value)
-    return {"time": 10 * batch, "batch": batch, "query": query, "site": site, "item": item, "confidence": 1.0} | numbers
+    value = float(batch) if value is None else value
+    return Answer(10 * batch, batch, query, site, item, value, value, value, confidence=1.0)
 
 
 def finish(store, batch, answers=None, **more):
@@ -47,7 +49,7 @@ def spoil(file):
 
 
 def test_readers_need_no_spark_no_models_no_web(tmp_path):
-    made = filled(tmp_path, names=["ecm fine"], moment="timestamp")
+    made = filled(tmp_path, names=["ecm fine"], time_type="timestamp")
     made.finish(0)
     made.store.put("answers", 0, [{"batch": 0, "time": made.time(3000), "query": "hot"}])
     code = f"""
@@ -66,10 +68,10 @@ print(*{{"pydantic", "pyspark", "fastapi", "starlette", "polars", "typer"}}.inte
 
 def test_an_empty_store_has_no_batch(tmp_path):
     view = View(store_at(tmp_path).path)
-    assert (view.batch, view.now, view.name, view.moment, view.refresh()) == (None, None, "shop", "integer", False)
+    assert (view.batch, view.now, view.name, view.time_type, view.refresh()) == (None, None, "shop", "integer", False)
     assert (view.answers(), view.answers("hot"), view.answers(batch=3), view.sites(), view.versions()) == ([], [], [], [], [])
     assert (view.history("hot"), view.alerts(), view.runs(), view.late(), view.rejected()) == ([], [], [], [], [])
-    assert (view.version(), view.sketch_names(), view.sketches("topk"), view.sketch_bytes()) == (None, {}, {}, {})
+    assert (view.version(), view.sketch_infos(), view.sketches("topk"), view.sketch_bytes()) == (None, {}, {}, {})
 
 
 def test_what_is_no_store_is_refused(tmp_path):
@@ -77,7 +79,7 @@ def test_what_is_no_store_is_refused(tmp_path):
         View(str(tmp_path / "nowhere"))
     with pytest.raises(InputError, match=r"has no about\.json"):
         View(str(tmp_path))
-    (tmp_path / "about.json").write_text('{"format": 2, "moment": "integer"}')
+    (tmp_path / "about.json").write_text('{"format": 2, "time_type": "integer"}')
     with pytest.raises(InputError, match="format 2, and this version of lately knows formats up to 1; upgrade lately"):
         View(str(tmp_path))
 
@@ -103,10 +105,10 @@ def test_a_batch_is_seen_when_it_has_finished_and_after_a_refresh(tmp_path):
 
 
 def test_times_are_dates_in_utc(tmp_path):
-    made = filled(tmp_path, moment="timestamp", names=["ecm fine"])
+    made = filled(tmp_path, time_type="timestamp", names=["ecm fine"])
     made.finish(0)
     view = View(made.store.path)
-    assert (view.moment, view.now) == ("timestamp", datetime(2026, 1, 1, 0, 50, tzinfo=UTC))
+    assert (view.time_type, view.now) == ("timestamp", datetime(2026, 1, 1, 0, 50, tzinfo=UTC))
     assert view.now.utcoffset().total_seconds() == 0
     assert view.versions() == [(0, view.now)]
 
@@ -119,7 +121,7 @@ def test_answers_of_the_newest_batch_are_read_from_its_own_file_alone(tmp_path):
         spoil(file)
     view = View(store.path)
     assert view.answers() == [answer(39), answer(39, "funnel", "b"), answer(39, "hot", "c", "lima")]
-    assert [row["item"] for row in view.answers("hot")] == ["a", "c"]
+    assert [row.item for row in view.answers("hot")] == ["a", "c"]
     assert view.sites() == ["lima"]
     assert view.answers(batch=40) == view.answers(batch=-1) == []
     with pytest.raises(UnknownError, match="no query 'cold'; there are 'hot', 'funnel', 'pairs', 'slow', 'longest' and 2 more"):
@@ -143,16 +145,16 @@ def test_a_batch_that_is_run_again_is_seen_again(tmp_path):
     finish(store, 0)
     finish(store, 1)
     view = View(store.path)
-    assert (view.answers(), [row["value"] for row in view.history("hot")]) == ([answer(1)], [0.0, 1.0])
+    assert (view.answers(), [row.value for row in view.history("hot")]) == ([answer(1)], [0.0, 1.0])
     store.clear(1)
     assert (view.refresh(), view.batch, view.answers()) == (True, 0, [answer(0)])
     store.put("answers", 1, [answer(1, value=9.0)])
     store.put("runs", 1, [{"batch": 1, "time": 10, "seconds": 9.0}])
-    assert (view.refresh(), view.batch, [row["value"] for row in view.history("hot")]) == (True, 1, [0.0, 9.0])
+    assert (view.refresh(), view.batch, [row.value for row in view.history("hot")]) == (True, 1, [0.0, 9.0])
     store.clear(1)  # and all of it between two looks
     store.put("answers", 1, [answer(1, value=5.0)])
     store.put("runs", 1, [{"batch": 1, "time": 10, "seconds": 5.0}])
-    assert (view.refresh(), view.answers()[0]["value"], view.history("hot")[-1]["value"]) == (True, 5.0, 5.0)
+    assert (view.refresh(), view.answers()[0].value, view.history("hot")[-1].value) == (True, 5.0, 5.0)
     assert view.refresh() is False
 
 
@@ -177,9 +179,9 @@ def test_history_is_that_of_a_query_an_item_a_site(tmp_path):
         finish(store, batch, rows)
         expected += rows
     view = View(store.path)
-    assert view.history("hot") == [row for row in expected if row["query"] == "hot"]
-    assert view.history("hot", item="a") == [row for row in expected if (row["query"], row["item"]) == ("hot", "a")]
-    lima = [row for row in expected if (row["query"], row["item"], row["site"]) == ("funnel", "b", "lima")]
+    assert view.history("hot") == [row for row in expected if row.query == "hot"]
+    assert view.history("hot", item="a") == [row for row in expected if (row.query, row.item) == ("hot", "a")]
+    lima = [row for row in expected if (row.query, row.item, row.site) == ("funnel", "b", "lima")]
     assert view.history("funnel", item="b", site="lima") == lima
     assert view.history("funnel", "b", "lima", limit=7) == lima[-7:]
     assert (view.history("funnel", limit=0), view.history("funnel", "c"), view.history("rush")) == ([], [], [])
@@ -197,30 +199,30 @@ def test_history_goes_no_further_back_than_it_must_and_reads_a_file_once(tmp_pat
     for file in files[:20]:
         spoil(file)
     view = View(store.path)
-    assert [row["batch"] for row in view.history("hot", limit=10)] == list(range(40, 50))
+    assert [row.batch for row in view.history("hot", limit=10)] == list(range(40, 50))
     for file in files[20:]:
         spoil(file)
-    assert [row["batch"] for row in view.history("hot", limit=10)] == list(range(40, 50))
+    assert [row.batch for row in view.history("hot", limit=10)] == list(range(40, 50))
     finish(store, 50)
     view.refresh()
-    assert [row["batch"] for row in view.history("hot", limit=10)] == list(range(41, 51))
+    assert [row.batch for row in view.history("hot", limit=10)] == list(range(41, 51))
 
 
 def test_alerts_and_runs_after_a_batch(tmp_path):
     store = store_at(tmp_path)
     for batch in range(90):
-        raised = [{"time": batch, "batch": batch, "monitor": "rush", "raised": bool(k)} for k in range(batch % 3)]
-        finish(store, batch, alerts=raised)
+        alerts = [Alert(batch, batch, "rush", state=("resolved", "firing")[k]) for k in range(batch % 3)]
+        finish(store, batch, alerts=alerts)
     view = View(store.path)
     for _ in range(2):
-        assert [row["batch"] for row in view.alerts(limit=4)] == [86, 86, 88, 89, 89][-4:]
+        assert [row.batch for row in view.alerts(limit=4)] == [86, 86, 88, 89, 89][-4:]
         assert len(view.alerts(limit=1000)) == 90
-        assert {row["batch"] for row in view.alerts(after_batch=80)} == {82, 83, 85, 86, 88, 89}
+        assert {row.batch for row in view.alerts(after_batch=80)} == {82, 83, 85, 86, 88, 89}
         assert view.alerts(after_batch=89) == view.runs(after_batch=89) == []
-        assert [row["batch"] for row in view.runs()] == list(range(90))
-        assert [row["batch"] for row in view.runs(limit=3)] == [87, 88, 89]
-        assert [row["batch"] for row in view.runs(after_batch=30)] == list(range(31, 90))
-        assert view.runs(limit=1)[0]["rows"] == 7
+        assert [row.batch for row in view.runs()] == list(range(90))
+        assert [row.batch for row in view.runs(limit=3)] == [87, 88, 89]
+        assert [row.batch for row in view.runs(after_batch=30)] == list(range(31, 90))
+        assert view.runs(limit=1)[0].rows == 7
         tidy(store)
         view.refresh()
 
@@ -237,13 +239,13 @@ def test_every_row_is_seen_once_however_the_files_are_cut(tmp_path_factory, cut,
         rows = [answer(batch, item=item) for batch in range(first, first + size) for item in "ab"]
         expected += rows
         last = first + size - 1
-        table = pa.Table.from_pylist(rows, store.schema("answers"))
+        table = pa.Table.from_pylist([asdict(row) for row in rows], store.schema("answers"))
         if kind in ("small", "range and small") or size == 1:
             for batch in range(first, first + size):
-                store.put("answers", batch, [row for row in rows if row["batch"] == batch])
+                store.put("answers", batch, [row for row in rows if row.batch == batch])
         elif kind == "parts":
             for row in rows:
-                store.put("answers", row["batch"], [row], part=row["item"])
+                store.put("answers", row.batch, [row], part=row.item)
         elif kind == "range and range" and size > 3:
             store.put_range("answers", first, first + 1, table.slice(0, 4))
         if "range" in kind and size > 1:
@@ -253,7 +255,7 @@ def test_every_row_is_seen_once_however_the_files_are_cut(tmp_path_factory, cut,
     view = View(store.path)
     assert view.history("hot", limit=10_000) == expected
     assert view.history("hot", limit=limit) == expected[-limit:]
-    assert view.history("hot", item="b", limit=limit) == [row for row in expected if row["item"] == "b"][-limit:]
+    assert view.history("hot", item="b", limit=limit) == [row for row in expected if row.item == "b"][-limit:]
     assert view.answers() == expected[-2:]
 
 
@@ -264,10 +266,10 @@ def test_files_that_have_been_put_together_since_they_were_listed(tmp_path):
     view = View(store.path)
     assert len(view.history("hot", limit=3)) == 3  # the table is listed, and few of its files are read
     tidy(store)
-    assert [row["batch"] for row in view.history("hot")] == list(range(100))
-    assert [row["batch"] for row in view.runs()] == list(range(100))
+    assert [row.batch for row in view.history("hot")] == list(range(100))
+    assert [row.batch for row in view.runs()] == list(range(100))
     tidy(store, keep=300)
-    assert [row["batch"] for row in View(store.path).history("hot")] == list(range(69, 100))
+    assert [row.batch for row in View(store.path).history("hot")] == list(range(69, 100))
 
 
 def test_nothing_is_missed_or_seen_twice_while_upkeep_runs(tmp_path):
@@ -285,16 +287,16 @@ def test_nothing_is_missed_or_seen_twice_while_upkeep_runs(tmp_path):
 
     writer = threading.Thread(target=write)
     writer.start()
-    looks, views = 0, [View(store.path), View(store.path, tables=0)]
+    looks, views = 0, [View(store.path), View(store.path, table_bytes=0)]
     while not done.is_set() or looks < 5:
         looks += 1
         for view in views:
             view.refresh()
             newest = view.batch
-            assert [row["batch"] for row in view.runs(limit=10**6)] == list(range(newest + 1))
-            assert [row["batch"] for row in view.history("hot", limit=10**6)] == list(range(newest + 1))
-            assert [row["batch"] for row in view.answers()] == [newest]
-            assert [row["batch"] for row in view.answers(batch=newest // 2)] == [newest // 2]
+            assert [row.batch for row in view.runs(limit=10**6)] == list(range(newest + 1))
+            assert [row.batch for row in view.history("hot", limit=10**6)] == list(range(newest + 1))
+            assert [row.batch for row in view.answers()] == [newest]
+            assert [row.batch for row in view.answers(batch=newest // 2)] == [newest // 2]
     writer.join()
     for view in views:
         view.refresh()
@@ -305,7 +307,7 @@ def test_what_is_remembered_is_bounded(tmp_path):
     store = store_at(tmp_path)
     for batch in range(60):
         finish(store, batch)
-    view = View(store.path, tables=20_000)
+    view = View(store.path, table_bytes=20_000)
     assert len(view.history("hot")) == 60
     assert 0 < view._tables._used <= 20_000
     assert len(view._tables._values) < 20
@@ -322,8 +324,8 @@ def test_sketches_of_the_newest_version(tmp_path):
     made.finish(5, stored=False)
     view = View(made.store.path)
     assert (view.batch, view.versions(), view.sites()) == (5, [(0, 3000), (3, 3002)], ["lima", "paris", "quiet", "tokyo"])
-    assert list(view.sketch_names()) == list(made.names)
-    assert view.sketch_names()["topk"] == {"kind": "topk", "where": None, "eps": 0.05, "delta": 1e-7, "query": None}
+    assert list(view.sketch_infos()) == list(made.names)
+    assert view.sketch_infos()["topk"] == SketchInfo("topk", eps=0.05, delta=1e-7)
     found = view.sketches("ecm fine")
     assert list(found) == ["lima", "paris", "quiet", "tokyo"]
     for site, sketch in found.items():

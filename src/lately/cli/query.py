@@ -1,17 +1,21 @@
 """``lately query``: questions to a store, or to the service that serves it."""
 
 from collections.abc import Callable
-from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, TypeVar
 
 import typer
 from rich.console import RenderableType
 
 from lately.cli import shown, tables
-from lately.cli.asked import Asked, Document, Source, source, store_errors
+from lately.cli.asked import Asked, Source, source, store_errors
 from lately.cli.shown import Json, print_json
 from lately.core.errors import InputError
 from lately.sketches.quantiles import DEFAULT_QUANTILES
+
+if TYPE_CHECKING:  # imported late, since the other commands need no store
+    from lately.store.documents import EstimateDocument, HistoryDocument, KeysDocument
+
+D = TypeVar("D")
 
 app = typer.Typer(
     help="Ask what has been happening: of a store, or of the service at a URL. Every number comes with its bounds.",
@@ -40,24 +44,17 @@ Reason = Annotated[
 ]
 
 
+#: The same as ``lately.store.site_report.SiteState``, which is imported late.
+State: TypeAlias = Literal["silent", "ahead", "behind", "ok"]
 _SHARES = " ".join(map(str, DEFAULT_QUANTILES))
 
 
-class State(StrEnum):
-    """What a site is in comparison with the others."""
-
-    silent = "silent"
-    ahead = "ahead"
-    behind = "behind"
-    ok = "ok"
-
-
-def _answer(store: str | None, url: str | None, ask: Callable[[Source], Document]) -> Document:
+def _answer(store: str | None, url: str | None, ask: Callable[[Source], D]) -> D:
     with store_errors(), shown.err.status("asking"):
         return ask(source(store, url))
 
 
-def _show(said: Document, as_json: bool, view: Callable[[], list[RenderableType]]) -> None:
+def _show(said: object, as_json: bool, view: Callable[[], list[RenderableType]]) -> None:
     if as_json:
         print_json(said)
     else:
@@ -85,11 +82,12 @@ def top(
 ) -> None:  # fmt: skip
     """The keys that came most often."""
     asked = _asked(last, start, end, site, of)
-    said = _answer(store, url, lambda who: who.top(k, each, asked))
     if each:
-        _show(said, as_json, lambda: tables.each_top(asked.words(), said["sites"], said["asof"]))
+        by_site = _answer(store, url, lambda source: source.top_by_site(k, asked))
+        _show(by_site, as_json, lambda: tables.top_by_site(asked.words(), by_site))
     else:
-        _show(said, as_json, lambda: _keys(("top keys", asked.words()), said))
+        keys = _answer(store, url, lambda source: source.top(k, asked))
+        _show(keys, as_json, lambda: _keys(("top keys", asked.words()), keys))
 
 
 @app.command()
@@ -101,8 +99,8 @@ def quantiles(
     """The value that a share of all values lies below: 0.5 is the median."""
     asked = _asked(last, start, end, site, of)
     said = _answer(store, url, lambda who: who.quantiles(qs or list(DEFAULT_QUANTILES), asked))
-    rows = [(f"{row['q']:g}", row["estimate"]) for row in said["rows"]]
-    _show(said, as_json, lambda: tables.estimates(("quantiles", asked.words()), ("q", "value"), rows, said["asof"]))
+    rows = [(f"{row.q:g}", row.estimate) for row in said.rows]
+    _show(said, as_json, lambda: tables.estimates(("quantiles", asked.words()), ("q", "value"), rows, said.asof))
 
 
 @app.command("range")
@@ -176,11 +174,12 @@ def history(
     _show(said, as_json, lambda: tables.history(said))
 
 
-def _history(who: Source, query: str, item: str | None, site: str | None, limit: int) -> Document:
+def _history(who: Source, query: str, item: str | None, site: str | None, limit: int) -> "HistoryDocument":
     """The history of one answer; where a query has several answers after a batch, it must be said which."""
-    newest = who.answers(query)["rows"]
-    for option, name, given in (("--item", "item", item), ("--site", "site", site)):
-        known = list(dict.fromkeys(row[name] for row in newest if row[name] is not None))
+    newest = who.answers(query).rows
+    items, sites = [row.item for row in newest], [row.site for row in newest]
+    for option, names, given in (("--item", items, item), ("--site", sites, site)):
+        known = list(dict.fromkeys(name for name in names if name is not None))
         if given is None and len(known) > 1:
             some = ", ".join(map(repr, known[:5])) + (", …" if len(known) > 5 else "")
             raise InputError(f"{query!r} has several answers after each batch; choose one with {option}, such as {some}")
@@ -191,14 +190,14 @@ def _history(who: Source, query: str, item: str | None, site: str | None, limit:
 def alerts(limit: Limit = 20, store: Store = None, url: Url = None, as_json: Json = False) -> None:
     """Alerts of monitors, firing or resolved, newest last."""
     said = _answer(store, url, lambda who: who.alerts(limit))
-    _show(said, as_json, lambda: tables.alerts(said["rows"]))
+    _show(said, as_json, lambda: tables.alerts(said.rows))
 
 
 @app.command()
 def runs(limit: Limit = 20, store: Store = None, url: Url = None, as_json: Json = False) -> None:
     """What each batch took in, and how long that took, newest last."""
     said = _answer(store, url, lambda who: who.runs(limit))
-    _show(said, as_json, lambda: tables.runs(said["rows"]))
+    _show(said, as_json, lambda: tables.runs(said.rows))
 
 
 @app.command()
@@ -208,7 +207,7 @@ def sites(
     store: Store = None, url: Url = None, as_json: Json = False,
 ) -> None:  # fmt: skip
     """Which sites are silent and since when, and which are ahead of the others: the most silent first."""
-    said = _answer(store, url, lambda who: who.sites(limit, None if state is None else state.value))
+    said = _answer(store, url, lambda who: who.sites(limit, state))
     _show(said, as_json, lambda: tables.sites(said))
 
 
@@ -217,8 +216,8 @@ def late(
     limit: Rows = 20, site: OneSite = None, reason: Reason = None, store: Store = None, url: Url = None, as_json: Json = False
 ) -> None:
     """Rows that came too late to be counted, newest first, and how many there are."""
-    said = _answer(store, url, lambda who: who.refused("late", limit, site, reason))
-    _show(said, as_json, lambda: tables.refused("late", said))
+    said = _answer(store, url, lambda who: who.uncounted("late", limit, site, reason))
+    _show(said, as_json, lambda: tables.uncounted("late", said))
 
 
 @app.command()
@@ -226,17 +225,17 @@ def rejected(
     limit: Rows = 20, site: OneSite = None, reason: Reason = None, store: Store = None, url: Url = None, as_json: Json = False
 ) -> None:
     """Rows that were rejected, newest first, and how many were rejected for which reason."""
-    said = _answer(store, url, lambda who: who.refused("rejected", limit, site, reason))
-    _show(said, as_json, lambda: tables.refused("rejected", said))
+    said = _answer(store, url, lambda who: who.uncounted("rejected", limit, site, reason))
+    _show(said, as_json, lambda: tables.uncounted("rejected", said))
 
 
 def _asked(last: str | None, start: str | None, end: str | None, site: list[str] | None, of: str | None) -> Asked:
     return Asked(last, start, end, tuple(site or ()), of)
 
 
-def _keys(title: tuple[str, str], said: Document) -> list[RenderableType]:
-    return tables.estimates(title, ("key", "count"), [(row["key"], row["estimate"]) for row in said["rows"]], said["asof"])
+def _keys(title: tuple[str, str], said: "KeysDocument") -> list[RenderableType]:
+    return tables.estimates(title, ("key", "count"), [(row.key, row.estimate) for row in said.rows], said.asof)
 
 
-def _one(name: str, head: tuple[str, str], title: tuple[str, str], said: Document) -> list[RenderableType]:
-    return tables.estimates(title, head, [(name, said["estimate"])], said["asof"])
+def _one(name: str, head: tuple[str, str], title: tuple[str, str], said: "EstimateDocument") -> list[RenderableType]:
+    return tables.estimates(title, head, [(name, said.estimate)], said.asof)

@@ -2,15 +2,20 @@
 
 import json
 import time
+from dataclasses import replace
 from http.client import HTTPException, HTTPMessage
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlencode, urlsplit
 from urllib.request import HTTPRedirectHandler, OpenerDirector, ProxyHandler, Request, build_opener
 
-from lately.cli.asked import Asked, Document
+from lately.cli.asked import Asked
 from lately.core.errors import InputError, LatelyError
-from lately.core.words import with_state
+from lately.core.json_encoding import read_json
+from lately.store import documents
+from lately.store.site_report import SitePage, SiteState, SiteStatus
+
+T = TypeVar("T")
 
 _SECONDS = 15
 #: More than any answer of a service; what is longer comes from something else.
@@ -44,63 +49,70 @@ class Remote:
         proxies = [ProxyHandler({})] if parts.hostname in _LOOPBACK else []
         self._opener: OpenerDirector = build_opener(_NoRedirects, *proxies)
 
-    def counts(self, keys: list[str], asked: Asked) -> Document:
-        said = self._ask("counts", {}, _range(asked) | {"keys": keys, "sites": list(asked.sites) or None})
-        return _only(said, "rows", "asof")
+    def counts(self, keys: list[str], asked: Asked) -> documents.KeysDocument:
+        body = _range(asked) | {"keys": keys, "sites": list(asked.sites) or None}
+        return self._document(documents.KeysDocument, "counts", {}, body)
 
-    def top(self, k: int, each: bool, asked: Asked) -> Document:
-        return self._get("top", {"k": k} | ({"by_site": "true"} if each else {}), asked, "sites" if each else "rows")
+    def top(self, k: int, asked: Asked) -> documents.KeysDocument:
+        return self._ranged(documents.KeysDocument, "top", {"k": k}, asked)
 
-    def quantiles(self, qs: list[float], asked: Asked) -> Document:
-        return self._get("quantiles", {"q": qs}, asked, "rows")
+    def top_by_site(self, k: int, asked: Asked) -> documents.SiteKeysDocument:
+        return self._ranged(documents.SiteKeysDocument, "top", {"k": k, "by_site": "true"}, asked)
 
-    def count_range(self, lo: int, hi: int, asked: Asked) -> Document:
-        return self._get("range", {"lo": lo, "hi": hi}, asked)
+    def quantiles(self, shares: list[float], asked: Asked) -> documents.QuantilesDocument:
+        return self._ranged(documents.QuantilesDocument, "quantiles", {"q": shares}, asked)
 
-    def self_join(self, asked: Asked) -> Document:
-        return self._get("self-join", {}, asked)
+    def count_range(self, lo: int, hi: int, asked: Asked) -> documents.EstimateDocument:
+        return self._ranged(documents.EstimateDocument, "range", {"lo": lo, "hi": hi}, asked)
 
-    def inner_product(self, left: str, right: str, asked: Asked) -> Document:
-        return self._get("inner-product", {"left": left, "right": right}, asked)
+    def self_join(self, asked: Asked) -> documents.EstimateDocument:
+        return self._ranged(documents.EstimateDocument, "self-join", {}, asked)
 
-    def total(self, asked: Asked) -> Document:
-        return self._get("total", {}, asked)
+    def inner_product(self, left: str, right: str, asked: Asked) -> documents.EstimateDocument:
+        return self._ranged(documents.EstimateDocument, "inner-product", {"left": left, "right": right}, asked)
 
-    def answers(self, query: str | None) -> Document:
-        return _only(self._ask("answers", {"query": query}), "batch", "time", "rows")
+    def total(self, asked: Asked) -> documents.EstimateDocument:
+        return self._ranged(documents.EstimateDocument, "total", {}, asked)
 
-    def history(self, query: str, item: str | None, site: str | None, limit: int) -> Document:
-        said = self._ask("history", {"query": query, "item": item, "site": site, "limit": limit})
-        return _only(said, "query", "item", "site", "rows")
+    def answers(self, query: str | None) -> documents.AnswersDocument:
+        return self._document(documents.AnswersDocument, "answers", {"query": query})
 
-    def alerts(self, limit: int) -> Document:
-        said = _only(self._ask("alerts", {"limit": limit}), "rows")
-        return {"rows": [with_state(row) for row in said["rows"]]}  # a service of an earlier version has no state
+    def history(self, query: str, item: str | None, site: str | None, limit: int) -> documents.HistoryDocument:
+        params = {"query": query, "item": item, "site": site, "limit": limit}
+        return self._document(documents.HistoryDocument, "history", params)
 
-    def runs(self, limit: int) -> Document:
-        return _only(self._ask("runs", {"limit": limit}), "rows")
+    def alerts(self, limit: int) -> documents.AlertsDocument:
+        return self._document(documents.AlertsDocument, "alerts", {"limit": limit})
 
-    def sites(self, limit: int, state: str | None) -> Document:
-        said: Document = {"rows": []}
-        while len(said["rows"]) < limit:
-            wanted = min(limit - len(said["rows"]), _SITES)
-            found = self._ask("sites", {"limit": wanted, "offset": len(said["rows"]), "state": state})
-            rows = said["rows"] + found.get("rows", [])
-            said = _only(found, "batch", "newest", "tolerance", "lag", "sites", "silent", "ahead", "behind", "rows")
-            is_last = len(said["rows"]) < wanted
-            said["rows"] = rows
-            if is_last:
-                break
-        return said
+    def runs(self, limit: int) -> documents.RunsDocument:
+        return self._document(documents.RunsDocument, "runs", {"limit": limit})
 
-    def refused(self, table: str, limit: int, site: str | None, reason: str | None) -> Document:
-        said = self._ask(table, {"limit": limit, "site": site, "reason": reason})
-        return _only(said, "reasons", "complete", "rows")
+    def sites(self, limit: int, state: SiteState | None) -> SitePage:
+        rows: list[SiteStatus] = []
+        while True:
+            wanted = min(limit - len(rows), _SITES)
+            page = self._document(SitePage, "sites", {"limit": wanted, "offset": len(rows), "state": state})
+            rows += page.rows
+            if len(page.rows) < wanted or len(rows) >= limit:
+                return replace(page, rows=rows)
+
+    def uncounted(self, table: str, limit: int, site: str | None, reason: str | None) -> documents.UncountedDocument:
+        return self._document(documents.UncountedDocument, table, {"limit": limit, "site": site, "reason": reason})
 
     # -- HTTP --------------------------------------------------------------------------------------------------------------
 
-    def _get(self, path: str, params: dict[str, Any], asked: Asked, name: str = "estimate") -> Document:
-        return _only(self._ask(path, params | _range(asked) | {"site": list(asked.sites)}), name, "asof")
+    def _ranged(self, kind: type[T], path: str, params: dict[str, Any], asked: Asked) -> T:
+        return self._document(kind, path, params | _range(asked) | {"site": list(asked.sites)})
+
+    def _document(self, kind: type[T], path: str, params: dict[str, Any], body: dict[str, Any] | None = None) -> T:
+        """The document of a path; a newer service may say more than it has."""
+        content = self._ask(path, params, body)
+        try:
+            return read_json(kind, content)
+        except ValueError as error:
+            raise LatelyError(
+                f"{self._url}: the answer to {path} cannot be read: {error}; its version of lately differs from this one"
+            ) from error
 
     def _ask(self, path: str, params: dict[str, Any], body: dict[str, Any] | None = None) -> Any:
         given = {name: value for name, value in params.items() if value is not None}
@@ -162,11 +174,3 @@ class Remote:
 
 def _range(asked: Asked) -> dict[str, Any]:
     return {"last": asked.last, "from": asked.start, "to": asked.end, "of": asked.of}
-
-
-def _only(said: Document, *names: str) -> Document:
-    """The fields that are known here; a newer service may say more."""
-    missing = [name for name in names if name not in said]
-    if missing:
-        raise LatelyError(f"the service says nothing of {missing[0]!r}; its version of lately is another than this one")
-    return {name: said[name] for name in names}

@@ -1,17 +1,17 @@
 """What the commands share: the two consoles, ``--json``, and errors in one line."""
 
-import json
 import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console, RenderableType
 
 import lately as lt
 from lately import text_tables
+from lately.core.json_encoding import encode
 from lately.text_tables import Output
 
 out = Output()
@@ -49,5 +49,12 @@ def show(*parts: RenderableType, soft_wrap: bool = False) -> None:
     text_tables.show(out, *parts, soft_wrap=soft_wrap)
 
 
-def print_json(data: Any) -> None:
-    print(json.dumps(data, indent=2))
+def print_json(data: object) -> None:
+    """Print one JSON document to standard output.
+
+    Parameters
+    ----------
+    data
+        What ``to_json`` takes: dataclasses, mappings, lists, numbers, texts, times.
+    """
+    print(encode(data, indent=2))

@@ -1,7 +1,7 @@
 """``lately store``: what a store holds, whether it is sound, and how it is kept small."""
 
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.text import Text
@@ -9,9 +9,11 @@ from rich.text import Text
 from lately.cli import shown, tables
 from lately.cli.asked import store_errors
 from lately.cli.shown import Json, print_json
-from lately.core.times import iso_time
 from lately.core.words import size
 from lately.text_tables import plain, table_of, title
+
+if TYPE_CHECKING:  # imported late, since the other commands need no store
+    from lately.store.about import About
 
 app = typer.Typer(help="Look after a store: what it holds, whether it is sound, how large it grows.", no_args_is_help=True)
 
@@ -26,9 +28,8 @@ def show(store: Path, as_json: Json = False) -> None:
     if as_json:
         print_json(said)
         return
-    about = said["about"]
+    about: About = said["about"]
     facts = table_of(("name", "value"), header=False)
-    window = about.get("window") or {}
     versions = said["versions"]
     kept = f"{versions['count']:,}, newest {tables.when(versions['newest'])}" if versions["count"] else "none are stored"
     sites = said["sites"]
@@ -37,19 +38,19 @@ def show(store: Path, as_json: Json = False) -> None:
             "newest batch",
             "none has finished" if said["batch"] is None else f"{said['batch']:,}, up to {tables.when(said['now'])}",
         ),
-        ("window", window.get("length") or "–"),
-        ("queries", ", ".join(one["name"] for one in about.get("queries", ())) or "–"),
-        ("monitors", ", ".join(one["name"] for one in about.get("monitors", ())) or "–"),
+        ("window", about.window.length or "–"),
+        ("queries", ", ".join(query.name for query in about.queries) or "–"),
+        ("monitors", ", ".join(monitor.name for monitor in about.monitors) or "–"),
         ("sites", f"{len(sites):,}: {_some(sites)}" if sites else "–"),
         ("versions of sketches", kept),
-        ("keeps", about.get("keep") or "everything"),
+        ("keeps", about.keep or "everything"),
     ):
         facts.add_row(name, plain(text))
     held = table_of(("table",), ("files", "size", "first batch", "last batch"))
     for name, one in said["tables"].items():
         ends = ("–" if one[end] is None else f"{one[end]:,}" for end in ("first", "last"))
         held.add_row(name, f"{one['files']:,}", size(one["bytes"]), *ends)
-    shown.show(title(f"{about.get('name')}: {said['store']}"), facts, title("tables"), held)
+    shown.show(title(f"{about.name}: {said['store']}"), facts, title("tables"), held)
 
 
 def _facts(path: str) -> dict[str, Any]:
@@ -64,8 +65,8 @@ def _facts(path: str) -> dict[str, Any]:
         ends = {"first": files[0].first, "last": max(one.last for one in files)} if files else {"first": None, "last": None}
         held[table] = {"files": len(files), "bytes": sum(one.size for one in files), **ends}
     return {
-        "store": path, "about": view.about, "batch": view.batch, "now": iso_time(view.now), "sites": view.sites(),
-        "versions": {"count": len(versions), "newest": iso_time(versions[-1][1]) if versions else None}, "tables": held,
+        "store": path, "about": view.about, "batch": view.batch, "now": view.now, "sites": view.sites(),
+        "versions": {"count": len(versions), "newest": versions[-1][1] if versions else None}, "tables": held,
     }  # fmt: skip
 
 
@@ -114,8 +115,7 @@ def tidy(
 
     with store_errors(), shown.err.status(f"tidying {store}"):
         opened = Store.open(store)
-        about = opened.about() or {}
-        done = upkeep.tidy(opened, _keep(keep, about))
+        done = upkeep.tidy(opened, _keep(keep, opened.about()))
     if as_json:
         print_json({"store": store} | asdict(done))
         return
@@ -127,8 +127,8 @@ def tidy(
         shown.show(plain(f"{name} cannot be read and was left alone; run lately store check {store}"), soft_wrap=True)
 
 
-def _keep(given: str | None, about: dict[str, Any]) -> str | int | None:
+def _keep(given: str | None, about: "About | None") -> str | int | None:
     """How long rows are kept: an integer where times are."""
-    if given is None:
-        return about.get("keep")
-    return int(given) if about.get("moment") == "integer" and given.isdecimal() else given
+    if given is None or about is None:
+        return given if about is None else about.keep
+    return int(given) if about.time_type == "integer" and given.isdecimal() else given

@@ -1,7 +1,6 @@
 """Numbers as people read them."""
 
 import math
-from typing import Any
 
 #: Integers from here on are written with an exponent; those below have all their digits.
 _LONGEST = 1e21
@@ -88,28 +87,15 @@ def answer_texts(value: float | None, low: float | None, high: float | None, con
     """
     if confidence == 1 and low is not None and low == high:
         return number(value), "exact", ""
-    if value is None and low is None and high is None:
+    if _is_unknown(value) and _is_unbounded(low) and _is_unbounded(high):
         return "–", "–", ""
-    told, least, most = estimate_texts(value, low, high)
-    return told, f"{least} … {most}", "" if confidence is None else f"{confidence * 100:.6g}%"
+    shown, least, most = estimate_texts(value, low, high)
+    return shown, f"{least} … {most}", "" if confidence is None else f"{confidence * 100:.6g}%"
 
 
-def alert_state(raised: bool) -> str:
-    """The state that an alert began with its row, in the words of Prometheus.
-
-    >>> alert_state(True), alert_state(False)
-    ('firing', 'resolved')
-    """
-    return "firing" if raised else "resolved"
+def _is_unknown(value: float | None) -> bool:
+    return value is None or math.isnan(value)
 
 
-def with_state(alert: dict[str, Any]) -> dict[str, Any]:
-    """A row of the table ``alerts`` for those who read JSON: ``state`` follows ``raised``, which says the same.
-
-    >>> with_state({"monitor": "flood", "raised": False, "value": 80.0})
-    {'monitor': 'flood', 'raised': False, 'state': 'resolved', 'value': 80.0}
-    """
-    if "state" in alert:
-        return alert
-    names = [name for old in alert for name in ((old, "state") if old == "raised" else (old,))]
-    return {name: alert_state(alert["raised"]) if name == "state" else alert[name] for name in names}
+def _is_unbounded(bound: float | None) -> bool:
+    return bound is None or not math.isfinite(bound)

@@ -11,6 +11,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -61,8 +62,8 @@ class Demo:
     @property
     def second(self) -> int:
         """The newest second of the stream that the newest batch has read; -1 before the first batch."""
-        done = self.watched.last
-        return -1 if done is None or self.start is None else int(done.time.timestamp()) - self.start
+        time = None if self.watched.last is None else self.watched.last.time
+        return int(time.timestamp()) - self.start if isinstance(time, datetime) and self.start is not None else -1
 
     @property
     def clock(self) -> float:

@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from lately.core.words import alert_state, estimate_texts, number, size
+from lately.core.words import estimate_texts, number, size
 from lately.demo.demo_run import Demo
 from lately.demo.pipeline_file import FLOOD
 from lately.pipeline.batch_report import BatchReport
@@ -59,15 +59,15 @@ def _phase(demo: Demo) -> Text:
 
 def _hot_pages(demo: Demo) -> RenderableType:
     assert demo.watched.last is not None
-    rows = [row for row in demo.watched.last.answers if row["query"] == "hot pages"]
+    rows = [row for row in demo.watched.last.answers if row.query == "hot pages"]
     table = Table("last minute, all sites", box=SIMPLE_HEAD, padding=(0, 2, 0, 0))
     table.add_column("requests", justify="right")
     table.add_column("at least … at most", justify="right")
     table.add_column("", width=_BAR_WIDTH)
     for row in rows:
-        bar = "█" * round(_BAR_WIDTH * row["value"] / rows[0]["value"])
-        value, low, high = estimate_texts(row["value"], row["low"], row["high"])
-        table.add_row(row["item"], value, f"{low} … {high}", Text(bar, style="cyan"))
+        bar = "█" * round(_BAR_WIDTH * (row.value or 0) / (rows[0].value or 1))
+        value, low, high = estimate_texts(row.value, row.low, row.high)
+        table.add_row(row.item, value, f"{low} … {high}", Text(bar, style="cyan"))
     return table
 
 
@@ -101,8 +101,8 @@ def progress_line(demo: Demo) -> str:
 
 def alert_lines(done: BatchReport) -> list[str]:
     """A line for each alert of a batch that fired or was resolved."""
-    texts = {True: "is above its threshold", False: "is below its threshold again"}
-    return [f"demo: {alert_state(row['raised'])}: {row['monitor']} {texts[row['raised']]}" for row in done.alerts]
+    texts = {"firing": "is above its threshold", "resolved": "is below its threshold again"}
+    return [f"demo: {row.state}: {row.monitor} {texts[row.state]}" for row in done.alerts]
 
 
 # -- at the end ------------------------------------------------------------------------------------------------------------

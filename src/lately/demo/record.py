@@ -1,10 +1,10 @@
 """What a demo records of itself: answers, alerts and bytes. At the end they are compared with the exact values."""
 
 from collections import deque
+from dataclasses import asdict
 from typing import Any
 
 from lately.config import Config
-from lately.core.words import with_state
 from lately.demo.pipeline_file import FLOOD, FLOOD_SECONDS
 from lately.demo.scenario import Scenario
 from lately.demo.truth import Truth, allowed_misses, checked
@@ -55,9 +55,9 @@ class Record:
         self._totals["batches"] += 1
         for name in ("rows", "late", "rejected"):
             self._totals[name] += getattr(done, name)
-        self._answers.append((second, done.answers))
+        self._answers.append((second, [asdict(row) for row in done.answers]))
         for row in done.alerts:
-            alert = with_state({name: row[name] for name in ("monitor", "item", "raised", "value")})
+            alert = {"monitor": row.monitor, "item": row.item, "state": row.state, "value": row.value}
             self.alerts.append(alert | {"second": second, "clock": round(clock, 1)})
 
     def detection_delay(self) -> float | None:

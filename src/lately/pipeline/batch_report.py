@@ -1,7 +1,8 @@
 """What a batch of a pipeline has done, for those who follow a run."""
 
 from dataclasses import dataclass, field
-from typing import Any
+
+from lately.store.tables import Alert, Answer, Time
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class BatchReport:
     """
 
     batch: int
-    time: Any
+    time: Time | None
     rows: int
     counted: int
     late: int
@@ -45,6 +46,6 @@ class BatchReport:
     sites: int
     seconds: float
     state_bytes: int
-    answers: list[dict[str, Any]]
-    alerts: list[dict[str, Any]]
+    answers: list[Answer]
+    alerts: list[Alert]
     reasons: dict[str, int] = field(default_factory=dict)

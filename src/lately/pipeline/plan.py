@@ -228,7 +228,7 @@ class PipelinePlan:
         return {
             "lately": __version__,
             "name": config.name,
-            "moment": "timestamp" if self.window.kind == "time" else "integer",
+            "time_type": "timestamp" if self.window.kind == "time" else "integer",
             "keys": keys,
             "window": config.window.model_dump(include={"length", "tick", "lateness"}),
             "guarantee": config.guarantee.model_dump(),

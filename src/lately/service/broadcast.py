@@ -8,13 +8,12 @@ import asyncio
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
 
-from lately.core.words import with_state
-from lately.service import plain
+from lately.core.json_encoding import encode
 from lately.service.http_errors import LOG, STORE_ERRORS, HttpError, to_http_error
 from lately.service.metrics import Metrics
 from lately.store.site_report import site_report
+from lately.store.tables import Alert, Run
 from lately.store.view import View
 
 #: Seconds between two polls of the store, and between two comments that keep an idle connection open.
@@ -164,22 +163,22 @@ class Broadcaster:
         # A client whose last batch is newer than all of them has received batches of another run.
         return _encode(*self._rows_after(last if newest is None or last <= newest else newest - 1))
 
-    def _rows_after(self, batch: int | None) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    def _rows_after(self, batch: int | None) -> tuple[list[Run], list[Alert]]:
         return self._view.runs(limit=_MAX_PAST, after_batch=batch), self._view.alerts(limit=_MAX_PAST, after_batch=batch)
 
 
-def _encode(runs: list[dict[str, Any]], alerts: list[dict[str, Any]]) -> list[BatchEvents]:
+def _encode(runs: list[Run], alerts: list[Alert]) -> list[BatchEvents]:
     encoded = []
     for run in runs:
-        number = run["batch"]
-        frames = [_frame("alert", with_state(alert)) for alert in alerts if alert["batch"] == number]
+        number = run.batch
+        frames = [_frame("alert", alert) for alert in alerts if alert.batch == number]
         encoded.append(BatchEvents(number, b"".join([*frames, _frame("batch", run, number)])))
     return encoded
 
 
-def _frame(event: str, row: dict[str, Any], number: int | None = None) -> bytes:
+def _frame(event: str, row: Run | Alert, number: int | None = None) -> bytes:
     id_line = "" if number is None else f"id: {number}\n"
-    return f"{id_line}event: {event}\ndata: {plain.text(plain.row(row))}\n\n".encode(errors="replace")
+    return f"{id_line}event: {event}\ndata: {encode(row)}\n\n".encode(errors="replace")
 
 
 def _disconnect(queue: asyncio.Queue[BatchEvents | None]) -> None:

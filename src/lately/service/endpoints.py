@@ -1,6 +1,5 @@
 """The endpoint of each path: it asks its question and builds the response. Checks and errors are handled elsewhere."""
 
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,25 +8,25 @@ from fastapi import Body, Request
 from fastapi.responses import FileResponse, Response, StreamingResponse
 
 from lately.core.errors import QueryError
+from lately.core.estimate import Estimate
+from lately.core.json_encoding import to_json
 from lately.core.times import iso_time
-from lately.core.words import with_state
-from lately.service import models, plain
+from lately.service import models
 from lately.service.http_errors import HttpError
 from lately.service.metrics import age_of
 from lately.service.plain import Json
-from lately.service.store_queries import QueryScope, StoreQueries
+from lately.service.store_queries import StoreQueries, range_of
+from lately.store import documents
+from lately.store.documents import Scope
 from lately.store.questions import Questions
-from lately.store.site_report import site_report
 from lately.store.view import View
 
 #: The dashboard's files.
 STATIC = Path(__file__).parent / "static"
 #: The maximum number of rows in one response.
 MAX_ROWS = 10_000
-#: The maximum number of site names in /api/about, and of reasons in /api/late and /api/rejected.
-MAX_SITES, MAX_REASONS = 1_000, 100
-_ANSWER = ("query", "site", "item", "value", "low", "high", "confidence")
-_HISTORY = ("time", "batch", "site", "item", "value", "low", "high", "confidence")
+#: The maximum number of site names in /api/about.
+MAX_SITES = 1_000
 
 
 def _store(request: Request) -> StoreQueries:
@@ -41,8 +40,8 @@ def _store(request: Request) -> StoreQueries:
 async def count(request: Request, params: models.CountParams) -> Json:
     store = _store(request)
     scope = store.scope(params)
-    estimate, asof = await store.ask("count", scope, lambda q: q.count(params.key, **scope.options()))
-    return Json({"key": params.key, "estimate": plain.estimate(estimate), "asof": iso_time(asof), "range": scope.range()})
+    estimate, asof = await store.ask("count", scope, lambda q: (q.count(params.key, **scope.options()), q.asof))
+    return Json({"key": params.key, "estimate": estimate, "asof": asof, "range": range_of(scope)})
 
 
 async def counts(request: Request, body: Annotated[models.CountsBody, Body()]) -> Json:
@@ -50,108 +49,71 @@ async def counts(request: Request, body: Annotated[models.CountsBody, Body()]) -
     scope = store.scope(body)
     # A few keys take as long as one; thousands take longer.
     kind = "counts", len(body.keys) // 100
-
-    def rows(questions: Questions) -> list[dict[str, Any]]:
-        counts = questions.counts(body.keys, **scope.options())
-        return [{"key": key, "estimate": plain.estimate(row.count)} for key, row in zip(body.keys, counts, strict=True)]
-
-    return _rows(await store.ask(kind, scope, rows))
+    return Json(await store.ask(kind, scope, lambda q: documents.counts(q, body.keys, scope)))
 
 
 async def top(request: Request, params: models.TopParams) -> Json:
     store = _store(request)
     scope = store.scope(params)
     if not params.by_site:
-        return _rows(await store.ask("top", scope, lambda q: _top(q, params.k, scope)))
+        return Json(await store.ask("top", scope, lambda q: documents.top(q, params.k, scope)))
     sites = store.view.sites() if scope.sites is None else list(scope.sites)
     if len(sites) * params.k > MAX_ROWS:
         message = f"{params.k} keys of {len(sites)} sites are more than {MAX_ROWS:,} rows"
         raise HttpError(400, "bad_value", message, "ask for fewer")
-
-    def by_site(questions: Questions) -> dict[str, Any]:
-        return {site: _top(questions, params.k, replace(scope, sites=(site,))) for site in sites}
-
-    rows_by_site, asof = await store.ask("top by site", scope, by_site)
-    return Json({"sites": rows_by_site, "asof": iso_time(asof)})
-
-
-def _top(questions: Questions, k: int, scope: QueryScope) -> list[dict[str, Any]]:
-    rows = questions.top(k, **scope.options())
-    return [{"key": plain.key(row.key), "estimate": plain.estimate(row.count)} for row in rows]
+    return Json(await store.ask("top by site", scope, lambda q: documents.top_by_site(q, params.k, scope, sites)))
 
 
 async def quantiles(request: Request, params: models.QuantilesParams) -> Json:
     store = _store(request)
     scope = store.scope(params)
-
-    def rows(questions: Questions) -> list[dict[str, Any]]:
-        quantiles = questions.quantiles(params.q, **scope.options())
-        return [{"q": plain.number(row.q), "estimate": plain.estimate(row.value)} for row in quantiles]
-
-    return _rows(await store.ask("quantiles", scope, rows))
+    return Json(await store.ask("quantiles", scope, lambda q: documents.quantiles(q, params.q, scope)))
 
 
 async def key_range(request: Request, params: models.KeyRangeParams) -> Json:
     store = _store(request)
     scope = store.scope(params)
-    return _estimate(await store.ask("range", scope, lambda q: q.count_range(params.lo, params.hi, **scope.options())))
+    return Json(await store.ask("range", scope, lambda q: documents.count_range(q, params.lo, params.hi, scope)))
 
 
 async def self_join(request: Request, params: models.SketchParams) -> Json:
     store = _store(request)
     scope = store.scope(params)
-    return _estimate(await store.ask("self-join", scope, lambda q: q.self_join(**scope.options())))
+    return Json(await store.ask("self-join", scope, lambda q: documents.self_join(q, scope)))
 
 
 async def inner_product(request: Request, params: models.InnerProductParams) -> Json:
     store = _store(request)
     scope, left, right = store.scope(params), params.left, params.right
     kind = "inner-product", left, right
-    return _estimate(await store.ask(kind, scope, lambda q: q.inner_product(left, right, **scope.options())))
+    return Json(await store.ask(kind, scope, lambda q: documents.inner_product(q, left, right, scope)))
 
 
 async def total(request: Request, params: models.SketchParams) -> Json:
     store = _store(request)
     scope = store.scope(params)
-    return _estimate(await store.ask("total", scope, lambda q: q.total(**scope.options())))
-
-
-def _estimate(answer: tuple[Any, Any]) -> Json:
-    return Json({"estimate": plain.estimate(answer[0]), "asof": iso_time(answer[1])})
-
-
-def _rows(answer: tuple[list[dict[str, Any]], Any]) -> Json:
-    return Json({"rows": answer[0], "asof": iso_time(answer[1])})
+    return Json(await store.ask("total", scope, lambda q: documents.total(q, scope)))
 
 
 # -- tables ------------------------------------------------------------------------------------------------------------
 
 
 async def answers(request: Request, params: models.AnswersParams) -> Json:
-    def read(view: View) -> dict[str, Any]:
-        rows = view.answers(params.query)[:MAX_ROWS]
-        return {"batch": view.batch, "time": iso_time(view.now), "rows": [plain.row(row, _ANSWER) for row in rows]}
-
-    return Json(await _store(request).read(("answers", params.query), read))
+    kind = "answers", params.query
+    return Json(await _store(request).read(kind, lambda view: documents.answers(view, params.query, MAX_ROWS)))
 
 
 async def history(request: Request, params: models.HistoryParams) -> Json:
-    def read(view: View) -> list[dict[str, Any]]:
-        rows = view.history(params.query, item=params.item, site=params.site, limit=params.limit)
-        return [plain.row(row, _HISTORY) for row in rows]
-
-    rows = await _store(request).read(("history", params.query, params.item, params.site, params.limit), read)
-    return Json({"query": params.query, "item": params.item, "site": params.site, "rows": rows})
+    given = params.query, params.item, params.site, params.limit
+    return Json(await _store(request).read(("history", *given), lambda view: documents.history(view, *given)))
 
 
 async def alerts(request: Request, params: models.AlertsParams) -> Json:
-    rows = await _store(request).read(("alerts", params.limit), lambda view: view.alerts(limit=params.limit))
-    return Json({"rows": [plain.row(with_state(row)) for row in rows]})
+    return Json(await _store(request).read(("alerts", params.limit), lambda view: documents.alerts(view, params.limit)))
 
 
 async def runs(request: Request, params: models.RunsParams) -> Json:
-    rows = await _store(request).read(("runs", params.limit), lambda view: view.runs(limit=params.limit))
-    return Json({"rows": [plain.row(row) for row in rows]})
+    return Json(await _store(request).read(("runs", params.limit), lambda view: documents.runs(view, params.limit)))
 
 
 async def late(request: Request, params: models.UncountedParams) -> Json:
@@ -163,14 +125,8 @@ async def rejected(request: Request, params: models.UncountedParams) -> Json:
 
 
 async def _uncounted(request: Request, table: str, params: models.UncountedParams) -> Json:
-    def read(view: View) -> dict[str, Any]:
-        read_rows = view.late if table == "late" else view.rejected
-        rows = read_rows(limit=params.limit, site=params.site, reason=params.reason)
-        counts, complete = view.reasons(table, site=params.site)
-        reasons = [{"reason": reason, "rows": count} for reason, count in list(counts.items())[:MAX_REASONS]]
-        return {"reasons": reasons, "complete": complete, "rows": [plain.row(row) for row in reversed(rows)]}
-
-    return Json(await _store(request).read((table, params.limit, params.site, params.reason), read))
+    given = table, params.limit, params.site, params.reason
+    return Json(await _store(request).read(given, lambda view: documents.uncounted(view, *given)))
 
 
 # -- about the store ---------------------------------------------------------------------------------------------------
@@ -190,7 +146,9 @@ async def about(request: Request, params: models.NoParams) -> Json:
 
     def read(view: View) -> dict[str, Any]:
         version, sites = view.version(), view.sites()
-        return view.about | {
+        content = to_json(view.about)
+        assert isinstance(content, dict)
+        return content | {
             "batch": view.batch,
             "now": iso_time(view.now),
             "sites": sites[:MAX_SITES],
@@ -203,11 +161,8 @@ async def about(request: Request, params: models.NoParams) -> Json:
 
 
 async def sites(request: Request, params: models.SitesParams) -> Json:
-    def read(view: View) -> dict[str, Any]:
-        page = site_report(view).document(params.limit, params.offset, params.state)
-        return page | {"newest": iso_time(page["newest"]), "rows": [plain.row(row) for row in page["rows"]]}
-
-    return Json(await _store(request).read(("sites", params.limit, params.offset, params.state), read))
+    given = params.limit, params.offset, params.state
+    return Json(await _store(request).read(("sites", *given), lambda view: documents.sites(view, *given)))
 
 
 async def site_totals(request: Request, params: models.SiteTotalsParams) -> Json:
@@ -217,21 +172,20 @@ async def site_totals(request: Request, params: models.SiteTotalsParams) -> Json
         sizes = store.view.sketch_bytes()
         names = store.view.sites()
         if len(names) > params.limit:
-            counted = {row["site"]: row["counted"] or 0 for row in store.view.site_snapshot()}
+            counted = {row.site: row.counted or 0 for row in store.view.site_rows()}
             names.sort(key=lambda site: -counted.get(site, 0))
         rows = [
             {"site": site, "total": _total(questions, site) if site in sizes else None, "bytes": sizes.get(site, 0)}
             for site in names[: params.limit]
         ]
-        return {"sites": len(names), "rows": rows}
+        return {"sites": len(names), "rows": rows, "asof": questions.asof}
 
-    document, asof = await store.ask(("site-totals", params.limit), QueryScope(), totals)
-    return Json(document | {"asof": iso_time(asof)})
+    return Json(await store.ask(("site-totals", params.limit), Scope(), totals))
 
 
-def _total(questions: Questions, site: str) -> dict[str, Any] | None:
+def _total(questions: Questions, site: str) -> Estimate | None:
     try:
-        return plain.estimate(questions.total(sites=[site]))
+        return questions.total(sites=[site])
     except QueryError:  # every sketch has a filter
         return None
 

@@ -10,7 +10,7 @@ from starlette.exceptions import HTTPException
 
 from lately.core.errors import FormatError, LatelyError, QueryError, RangeError
 from lately.service.plain import Json
-from lately.store.view import UnknownError
+from lately.store.errors import UnknownError
 
 LOG = logging.getLogger("lately.service")
 

@@ -3,13 +3,12 @@
 from collections import Counter as Tally
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
-from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from lately.core.words import alert_state
-from lately.store.site_report import SiteReport
+from lately.store.site_report import SiteReport, SiteState
+from lately.store.tables import Alert, Run
 
 #: Counters, summed over all batches: the column of the table `runs`, the name of the metric, and its help text.
 _SUMS = {
@@ -30,7 +29,7 @@ _NEWEST = {
     "sites": ("lately_sites", "Number of sites after the newest batch"),
 }
 #: Gauges of the sites: the state that they count, and the help text.
-_STATES = {
+_STATES: dict[SiteState, str] = {
     "silent": "Sites without a counted row in the newest batches, whose newest row is far behind",
     "ahead": "Sites whose newest row is far ahead of the other sites",
     "behind": "Sites whose rows still come but are far behind the other sites",
@@ -38,8 +37,8 @@ _STATES = {
 _BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
 
-def age_of(run: dict[str, Any], now: datetime) -> float:
-    """How many seconds ago a batch finished.
+def age_of(run: Run, now: datetime) -> float | None:
+    """How many seconds ago a batch finished; None if it is not known when it began.
 
     Parameters
     ----------
@@ -49,10 +48,10 @@ def age_of(run: dict[str, Any], now: datetime) -> float:
         The time now.
 
     >>> noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
-    >>> age_of({"began": noon, "seconds": 5.0}, datetime(2026, 1, 1, 12, 1, tzinfo=UTC))
+    >>> age_of(Run(7, began=noon, seconds=5.0), datetime(2026, 1, 1, 12, 1, tzinfo=UTC))
     55.0
     """
-    return max(0.0, float((now - run["began"]).total_seconds()) - float(run["seconds"] or 0.0))
+    return None if run.began is None else max(0.0, (now - run.began).total_seconds() - (run.seconds or 0.0))
 
 
 class Metrics:
@@ -64,7 +63,7 @@ class Metrics:
         The paths of the service. Requests for all other paths are counted together as "other".
 
     >>> metrics = Metrics(["/api/count"])
-    >>> metrics.add_batches([{"batch": 0, "rows": 10}], [{"monitor": "skew", "raised": True}])
+    >>> metrics.add_batches([Run(0, rows=10)], [Alert(None, 0, "skew", state="firing")])
     >>> [line for line in metrics.text().decode().splitlines() if line.startswith(("lately_rows_total", "lately_alerts"))]
     ['lately_rows_total 10.0', 'lately_alerts_total{monitor="skew",state="firing"} 1.0']
     """
@@ -77,20 +76,21 @@ class Metrics:
         )
         self._paths = frozenset(paths)
         self._sums: dict[str, float] = dict.fromkeys(_SUMS, 0.0)
-        self._batches, self._newest = 0, dict[str, Any]()
+        self._batches = 0
+        self._newest: Run | None = None
         self._alerts: Tally[tuple[str, str]] = Tally()
         self._sites: SiteReport | None = None
         self.listeners = 0
         self._registry.register(self)
 
-    def add_batches(self, runs: Iterable[dict[str, Any]], alerts: Iterable[dict[str, Any]]) -> None:
+    def add_batches(self, runs: Iterable[Run], alerts: Iterable[Alert]) -> None:
         """Add the rows and alerts of new batches to the counters, each batch once."""
         for run in runs:
             for name in _SUMS:
-                self._sums[name] += run.get(name) or 0
+                self._sums[name] += getattr(run, name) or 0
             self._batches += 1
             self._newest = run
-        self._alerts.update((alert["monitor"], alert_state(alert["raised"])) for alert in alerts)
+        self._alerts.update((alert.monitor, alert.state) for alert in alerts)
 
     def set_sites(self, report: SiteReport) -> None:
         """Set the gauges of the sites to those after the newest batch."""
@@ -124,10 +124,10 @@ class Metrics:
             yield CounterMetricFamily(metric, help_text, value=self._sums[name])
         yield CounterMetricFamily("lately_batches", "Batches finished", value=self._batches)
         for name, (metric, help_text) in _NEWEST.items():
-            if self._newest.get(name) is not None:
-                yield GaugeMetricFamily(metric, help_text, value=self._newest[name])
-        if self._newest.get("began") is not None:
-            age = age_of({"seconds": None} | self._newest, datetime.now(UTC))
+            if (value := getattr(self._newest, name, None)) is not None:
+                yield GaugeMetricFamily(metric, help_text, value=value)
+        age = None if self._newest is None else age_of(self._newest, datetime.now(UTC))
+        if age is not None:
             yield GaugeMetricFamily("lately_batch_age_seconds", "Seconds since the newest batch finished", value=age)
         yield from self._site_metrics()
         help_text = "How often alerts of a monitor began to fire, and how often they were resolved"
@@ -148,6 +148,6 @@ class Metrics:
         name = "lately_site_lag_seconds" if isinstance(report.newest, datetime) else "lately_site_lag"
         help_text = "The largest lag of a site behind the newest row of all sites that are not ahead"
         yield GaugeMetricFamily(name, help_text, value=report.lag or 0)
-        rejected = sum(row["ahead"] or 0 for row in report.rows)
+        rejected = sum(row.ahead or 0 for row in report.rows)
         help_text = "Rows that were rejected because their time was too far ahead"
         yield CounterMetricFamily("lately_ahead_rows", help_text, value=rejected)

@@ -188,7 +188,7 @@ class About(BaseModel):
 
     format: int
     name: str
-    moment: str
+    time_type: str
     queries: list[dict[str, Any]]
     monitors: list[dict[str, Any]]
     batch: int | None
@@ -243,6 +243,8 @@ class QuantileRows(ResponseModel):
 
 
 class AnswerRow(ResponseModel):
+    time: Time
+    batch: int
     query: str
     site: str | None
     item: str | None
@@ -258,22 +260,11 @@ class AnswerRows(ResponseModel):
     rows: list[AnswerRow]
 
 
-class HistoryRow(ResponseModel):
-    time: Time
-    batch: int
-    site: str | None
-    item: str | None
-    value: Number
-    low: Number
-    high: Number
-    confidence: Number
-
-
 class HistoryRows(ResponseModel):
     query: str
     item: str | None
     site: str | None
-    rows: list[HistoryRow]
+    rows: list[AnswerRow]
 
 
 class AlertRow(ResponseModel):
@@ -281,7 +272,6 @@ class AlertRow(ResponseModel):
     batch: int
     monitor: str
     item: str | None
-    raised: Annotated[bool, Field(description="whether `state` is firing")]
     state: Annotated[Literal["firing", "resolved"], Field(description="what the alert became with this row")]
     value: Number
     low: Number

@@ -1,19 +1,18 @@
 """What ``lately run`` shows: a run so far, its answers and alerts, and what ``--check`` found; as data and as tables."""
 
-import math
 from collections import Counter, deque
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-import numpy as np
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from lately.core.times import iso_time
-from lately.core.words import alert_state, answer_texts, size, with_state
+from lately.core.json_encoding import Json, to_json
+from lately.core.words import answer_texts, size
 from lately.pipeline.batch_report import BatchReport
+from lately.store.tables import Alert, Answer
 from lately.text_tables import plain, table_of, title
 
 #: Batches and alerts that are remembered; a stream may run for years.
@@ -31,7 +30,7 @@ class Watched:
         self.name, self._continuous = name, continuous
         self.totals = {"batches": 0, "rows": 0, "counted": 0, "late": 0, "rejected": 0, "alerts": 0, "seconds": 0.0}
         self.batches: deque[dict[str, Any]] = deque(maxlen=_REMEMBERED)
-        self.alerts: deque[dict[str, Any]] = deque(maxlen=_REMEMBERED)
+        self.alerts: deque[Alert] = deque(maxlen=_REMEMBERED)
         #: How many rows were rejected for which reason; the most frequent ones.
         self.reasons: Counter[str] = Counter()
         self.last: BatchReport | None = None
@@ -50,16 +49,15 @@ class Watched:
         names = ("batch", "time", "rows", "counted", "late", "rejected", "sites", "seconds", "state_bytes")
         self.batches.append({name: getattr(done, name) for name in names})
 
-    def as_dict(self, notes: Sequence[str], stopped: bool) -> dict[str, Any]:
+    def as_dict(self, notes: Sequence[str], stopped: bool) -> Json:
         """The run as JSON can hold it: no dates, no infinities."""
         answers = [] if self.last is None else self.last.answers
         found = {
             "name": self.name, "stopped": stopped, "notes": list(notes), "totals": self.totals, "batches": list(self.batches),
             "reasons": [{"reason": reason, "rows": rows} for reason, rows in self.reasons.most_common()],
-            "answers": answers, "alerts": [with_state(row) for row in self.alerts],
+            "answers": answers, "alerts": list(self.alerts),
         }  # fmt: skip
-        plain: dict[str, Any] = _plain(found)
-        return plain
+        return to_json(found)
 
     # -- while it runs -----------------------------------------------------------------------------------------------------
 
@@ -158,11 +156,9 @@ def alert_lines(done: BatchReport) -> list[str]:
     lines = []
     for row in done.alerts[:_SHOWN]:
         value, bounds, _ = _cells(row)
-        item = "" if row["item"] is None else f" {_printable(str(row['item']))}"
+        item = "" if row.item is None else f" {_printable(row.item)}"
         within = "" if bounds in ("exact", "–") else f" ({bounds})"
-        lines.append(
-            f"alert {alert_state(row['raised'])}: {when(row['time'])} {_printable(row['monitor'])}{item}: {value}{within}"
-        )
+        lines.append(f"alert {row.state}: {when(row.time)} {_printable(row.monitor)}{item}: {value}{within}")
     more = len(done.alerts) - _SHOWN
     return [*lines, f"… {more:,} alerts more; lately query alerts shows them"] if more > 0 else lines
 
@@ -175,9 +171,9 @@ def _answers(done: BatchReport) -> list[RenderableType]:
     table = table_of(("query", "site", "item"), ("value", "low … high", "sure"))
     told: dict[str, int] = {}
     for row in done.answers:
-        told[row["query"]] = told.get(row["query"], 0) + 1
-        if told[row["query"]] <= _SHOWN:
-            texts = (row["query"], "all" if row["site"] is None else row["site"] or "–", _item(row))
+        told[row.query] = told.get(row.query, 0) + 1
+        if told[row.query] <= _SHOWN:
+            texts = (row.query, "all" if row.site is None else row.site or "–", _item(row))
             table.add_row(*map(plain, texts), *_cells(row))
     for query, count in told.items():
         if count > _SHOWN:
@@ -185,19 +181,19 @@ def _answers(done: BatchReport) -> list[RenderableType]:
     return [title(f"answers up to {when(done.time)}"), table]
 
 
-def _alerts(alerts: list[dict[str, Any]]) -> list[RenderableType]:
+def _alerts(alerts: list[Alert]) -> list[RenderableType]:
     table = table_of(("monitor", "item"), ("time", "state", "value", "low … high", "sure"))
     for row in alerts[-_SHOWN:]:
-        table.add_row(plain(row["monitor"]), plain(_item(row)), when(row["time"]), alert_state(row["raised"]), *_cells(row))
+        table.add_row(plain(row.monitor), plain(_item(row)), when(row.time), row.state, *_cells(row))
     return [title("alerts, newest last"), table]
 
 
-def _item(row: dict[str, Any]) -> str:
-    return "–" if row["item"] is None else str(row["item"])
+def _item(row: Answer | Alert) -> str:
+    return "–" if row.item is None else row.item
 
 
-def _cells(row: dict[str, Any]) -> tuple[str, str, str]:
-    return answer_texts(*(row[name] for name in ("value", "low", "high", "confidence")))
+def _cells(row: Answer | Alert) -> tuple[str, str, str]:
+    return answer_texts(row.value, row.low, row.high, row.confidence)
 
 
 # -- words -------------------------------------------------------------------------------------------------------------
@@ -212,13 +208,3 @@ def when(time: Any) -> str:
 
 def _rate(rows: float, seconds: float) -> str:
     return f"{rows / seconds:,.0f} rows/s" if seconds > 0 else "– rows/s"
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _plain(one) for name, one in value.items()}
-    if isinstance(value, list):
-        return [_plain(one) for one in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return iso_time(value) if isinstance(value, datetime | np.datetime64) else value

@@ -9,7 +9,7 @@ import json
 import time as clock
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -24,12 +24,13 @@ from lately.spark.ahead_rows import write_ahead
 from lately.spark.arrow_types import arrow_schema
 from lately.spark.bundles import BUNDLES, bundle
 from lately.spark.partial_answers import Row, combine_answers, partial_answers_job
-from lately.spark.rounds import Round, settle
+from lately.spark.rounds import settle
 from lately.spark.rows import RowValidator
 from lately.spark.run_guard import RunGuard
 from lately.spark.run_task import TaskInput, run_task
 from lately.spark.stored_sketches import store_sketches
 from lately.store import Store
+from lately.store.tables import Alert, Answer, Run, SiteRow, Time
 from lately.store.upkeep import is_due, tidy
 
 _COUNTS = ("rows", "counted", "late", "rejected")
@@ -105,24 +106,41 @@ class MicroBatch:
         write_ahead(self._rows, self._context.validator, reports, self._store, number)
         after = self._next_version(before, reports, started_at)
         monitored = settle(self._plan, self._versions, after, reports, self._spark)
-        answers, shipped = self._answers(after, reports)
+        rows, shipped = self._answers(after, reports)
         after = self._versions.compacted(after)
-        time = None if after.now is None else instant_of(after.now, self._plan.window)
-        answers, alerts = self._write_answers([*answers, *monitored.answers], monitored.alerts, time)
+        time = None if after.now is None else cast(Time, instant_of(after.now, self._plan.window))
+        answers, alerts = self._write_answers([*rows, *monitored.answers], monitored.alerts, time)
         self._store.put("sites", number, _site_rows(self._plan, after))
         after = store_sketches(self._context.config, self._plan, self._store, self._versions, after)
-        run = self._run_row(reports, after, monitored, shipped, time) | {
-            "began": started_at,
-            "seconds": clock.perf_counter() - began,
-        }
+        counts = {name: _sum(reports, name) for name in _COUNTS}
+        run = Run(
+            number,
+            time,
+            started_at,
+            clock.perf_counter() - began,
+            **counts,
+            sites=len(after.places),
+            state_bytes=after.live_bytes,
+            shipped_bytes=shipped,
+            monitor_bytes=monitored.message_bytes,
+            everything_bytes=_sum(reports, "everything"),
+        )
         self._store.put("runs", number, [run])
         self._versions.write(after, self._context.guard.check_lease)
         self._context.guard.protect(number, published=True)
         self._versions.tidy()
         self._now_before, self._after = before.now, after
-        numbers = {name: run[name] for name in ("batch", "time", *_COUNTS, "sites", "state_bytes")}
-        seconds = clock.perf_counter() - began
-        return BatchReport(**numbers, seconds=seconds, answers=answers, alerts=alerts, reasons=all_reasons(reports))
+        return BatchReport(
+            number,
+            time,
+            **counts,
+            sites=len(after.places),
+            seconds=clock.perf_counter() - began,
+            state_bytes=after.live_bytes,
+            answers=answers,
+            alerts=alerts,
+            reasons=all_reasons(reports),
+        )
 
     def upkeep(self) -> None:
         """Remove old rows from the store and merge small files, if that is due after this batch. Call it after ``process``."""
@@ -221,25 +239,15 @@ class MicroBatch:
         oldest = version.now - self._plan.window.ticks
         return [site for site in others if version.clocks.get(site, version.now) > oldest]
 
-    def _write_answers(self, answers: list[Row], alerts: list[Row], time: Any) -> tuple[list[Row], list[Row]]:
+    def _write_answers(
+        self, answer_rows: list[Row], alert_rows: list[Row], time: Time | None
+    ) -> tuple[list[Answer], list[Alert]]:
         """Write answers and alerts into the store, and return them with time and batch."""
-        answers = [row | {"time": time, "batch": self._number} for row in answers]
-        alerts = [row | {"time": time, "batch": self._number} for row in alerts]
+        answers = [Answer(time, self._number, **row) for row in answer_rows]
+        alerts = [Alert(time, self._number, **row) for row in alert_rows]
         self._store.put("answers", self._number, answers)
         self._store.put("alerts", self._number, alerts)
         return answers, alerts
-
-    def _run_row(self, reports: list[TaskReport], after: StateVersion, monitored: Round, shipped: int, time: Any) -> Row:
-        """Return the row of the table ``runs``, except when the batch began and how long it took."""
-        return {name: _sum(reports, name) for name in _COUNTS} | {
-            "batch": self._number,
-            "time": time,
-            "sites": len(after.places),
-            "state_bytes": after.live_bytes,
-            "shipped_bytes": shipped,
-            "monitor_bytes": monitored.message_bytes,
-            "everything_bytes": _sum(reports, "everything"),
-        }
 
 
 def _sum(reports: list[TaskReport], name: str) -> int:
@@ -258,7 +266,7 @@ def _late_before(plan: PipelinePlan, before: StateVersion) -> int | None:
     return -(-max(floors) * unit // 1000) if plan.window.kind == "time" else max(floors) * unit
 
 
-def _site_rows(plan: PipelinePlan, version: StateVersion) -> list[Row]:
+def _site_rows(plan: PipelinePlan, version: StateVersion) -> list[SiteRow]:
     """Return the rows of the table ``sites`` after a batch."""
 
     def instant(micros: int | None) -> datetime | None:
@@ -266,9 +274,17 @@ def _site_rows(plan: PipelinePlan, version: StateVersion) -> list[Row]:
 
     clocks, window = version.clocks, plan.window
     return [
-        {"batch": version.batch, "site": site, "time": instant_of(clocks[site], window) if site in clocks else None}
-        | {"seen": instant(record.seen), "ahead_seen": instant(record.ahead_seen)}
-        | {name: getattr(record, name) for name in ("counted", "late", "rejected", "ahead")}
+        SiteRow(
+            version.batch,
+            site,
+            cast(Time, instant_of(clocks[site], window)) if site in clocks else None,
+            instant(record.seen),
+            record.counted,
+            record.late,
+            record.rejected,
+            record.ahead,
+            instant(record.ahead_seen),
+        )
         for site, record in sorted(version.sites.items())
     ]
 

@@ -230,7 +230,8 @@ def _add_rows(spec: MonitorSpec, coordinator: Coordinator, result: Round) -> Non
     changed = [*(item for item in firing if item not in before), *(item for item in before if item not in firing)]
     for item in changed:
         value, low, high = answers.get(item or None, (None, None, None))
-        alert = {"monitor": settings.name, "item": item or None, "raised": item in firing, "value": value, "low": low}
+        state = "firing" if item in firing else "resolved"
+        alert = {"monitor": settings.name, "item": item or None, "state": state, "value": value, "low": low}
         result.alerts.append(alert | {"high": high, "confidence": confidence})
     result.version.raised[settings.name] = firing
     for key, (value, low, high) in answers.items():

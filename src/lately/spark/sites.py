@@ -12,7 +12,7 @@ from lately.core.keys import hash_keys
 from lately.pipeline.plan import MonitorSpec, StateSpec, WindowsSpec
 from lately.pipeline.site_assignment import site_number
 from lately.pipeline.state_versions import Place, StateVersions
-from lately.store.remembered import Remembered
+from lately.store.byte_cache import ByteBoundedCache
 
 #: The memory of a worker's cache, in bytes.
 _CACHE_BYTES = 2**29
@@ -21,7 +21,7 @@ _OBJECT_BYTES = 12 * 2**10
 #: How many bytes are read at a time when sites are read one after the other.
 _READ_BYTES = 2**25
 
-_cache = Remembered[Any](_CACHE_BYTES)
+_cache = ByteBoundedCache[Any](_CACHE_BYTES)
 
 
 def load_sites(

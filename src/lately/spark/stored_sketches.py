@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import cast
 
 from lately.config import Config
 from lately.core.times import instant_of
 from lately.pipeline.plan import PipelinePlan, SketchSpec
 from lately.pipeline.state_versions import StateVersion, StateVersions
 from lately.store import Store
+from lately.store.tables import StoredSketch, Time
 
 #: Sketches of several sites share a file of at most about this size; a site with more has a file of its own.
 _FILE_BYTES = 32 * 2**20
@@ -40,11 +42,11 @@ def store_sketches(
         for site, places in sorted(version.places.items())
     }
     sizes = {site: sum(place[2] for place in places.values()) for site, places in places_of.items()}
-    time = instant_of(version.now, plan.window)
+    time = cast(Time, instant_of(version.now, plan.window))
     for part, sites in enumerate(_by_file(sizes)):
         blobs = versions.blobs(place for site in sites for place in places_of[site].values())
         rows = [
-            {"version": version.batch, "time": time, "site": site, "sketch": name, "kind": kinds[name], "blob": blobs[place]}
+            StoredSketch(version.batch, time, site, name, kinds[name], blobs[place])
             for site in sites
             for name, place in places_of[site].items()
         ]

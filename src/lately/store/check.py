@@ -13,7 +13,7 @@ from lately.core.errors import FormatError, LatelyError
 from lately.store import sealed
 from lately.store.files import SCHEMA, File
 from lately.store.store import Store
-from lately.store.tables import numbered, tables
+from lately.store.tables import batch_column, tables
 
 #: Rows of a file that are held at a time; those of sketches are large.
 _ROWS, _SKETCHES = 2**16, 64
@@ -51,7 +51,7 @@ def check(path: str) -> Checked:
 
     >>> from tempfile import mkdtemp
     >>> store = Store(mkdtemp())
-    >>> store.describe({"moment": "timestamp"})
+    >>> store.describe({"time_type": "timestamp"})
     >>> for batch in (0, 1, 4):
     ...     store.put("runs", batch, [{"batch": batch}])
     >>> found = check(store.path)
@@ -107,7 +107,7 @@ def _contents(store: Store, table: str, file: File, content: pq.ParquetFile, cou
     if not content.schema_arrow.remove_metadata().equals(known):
         yield f"has the columns {_told(content.schema_arrow)}; the table has {_told(known)}"
         return
-    number = numbered(table)
+    number = batch_column(table)
     rows = 0
     for group in range(content.num_row_groups):
         numbers: list[int] = []

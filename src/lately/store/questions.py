@@ -20,9 +20,12 @@ from lately.core.estimate import Estimate, Estimates
 from lately.core.times import tick_of
 from lately.ingest.windowed import merge
 from lately.sketches.extracts import Extract, extract, view_of
+from lately.store.byte_cache import ByteBoundedCache
+from lately.store.errors import GoneError, UnknownError
 from lately.store.fitting import FITTING, best, fitting, named
-from lately.store.remembered import Remembered
-from lately.store.view import GoneError, UnknownError, Version, View
+from lately.store.sketch_reader import SketchVersion
+from lately.store.tables import Time
+from lately.store.view import View
 
 Between = tuple[Any, Any]
 Sites = Sequence[str] | None
@@ -30,7 +33,7 @@ Sites = Sequence[str] | None
 #: How often the store is looked at anew because a version of the sketches has gone, before that is an error.
 _TRIES = 5
 #: The bytes of sums and of merged sketches that are remembered, each.
-_MOST = 2**27
+_CACHE_BYTES = 2**27
 
 
 class Questions:
@@ -43,10 +46,10 @@ class Questions:
     >>> from tempfile import mkdtemp
     >>> import lately as lt
     >>> from lately.store import Store
-    >>> from lately.store.tables import MOMENTS
-    >>> store = Store(mkdtemp(), MOMENTS["integer"])
+    >>> from lately.store.tables import TIME_TYPES
+    >>> store = Store(mkdtemp(), TIME_TYPES["integer"])
     >>> name = "ecm eps=0.01"
-    >>> store.describe({"name": "shop", "moment": "integer", "keys": "text", "queries": [],
+    >>> store.describe({"name": "shop", "time_type": "integer", "keys": "text", "queries": [],
     ...     "sketches": {name: {"kind": "ecm", "where": None, "eps": 0.01, "query": "point"}}})
     >>> for site, times in {"paris": [10, 50, 90], "lima": [20, 60]}.items():
     ...     sketch = lt.EcmSketch(window=100, eps=0.01, delta=0.01)
@@ -61,23 +64,28 @@ class Questions:
     (2, 90)
     """
 
-    def __init__(self, view: View, *, most: int = _MOST) -> None:
+    def __init__(self, view: View, *, cache_bytes: int = _CACHE_BYTES) -> None:
         self._view = view
-        self._sums, self._merged = Remembered[Any](most), Remembered[Any](most)
+        self._sums, self._merged = ByteBoundedCache[Any](cache_bytes), ByteBoundedCache[Any](cache_bytes)
         #: The version that is asked, and the name of the sketch that each question is for.
-        self._chosen: tuple[Version | None, dict[tuple[str, str | None, int], str]] = None, {}
+        self._chosen: tuple[SketchVersion | None, dict[tuple[str, str | None, int], str]] = None, {}
         #: A sketch of each name, which sums answer like.
-        self._likes: dict[tuple[Version, str], Any] = {}
+        self._likes: dict[tuple[SketchVersion, str], Any] = {}
 
     @property
-    def asof(self) -> Any:
-        """The stream's time at which ranges end: that of the newest stored version. None if none is stored."""
+    def view(self) -> View:
+        """The store that is asked."""
+        return self._view
+
+    @property
+    def asof(self) -> Time | None:
+        """The instant of the stream at which ranges end: that of the newest stored version. None if none is stored."""
         version = self._view.version()
         return None if version is None else version.time
 
     def asks(self) -> list[str]:
         """The questions that the stored sketches can answer."""
-        stored = self._view.sketch_names()
+        stored = self._view.sketch_infos()
         return [what for what in FITTING if fitting(what, stored)]
 
     # -- questions -----------------------------------------------------------------------------------------------------
@@ -204,15 +212,15 @@ class Questions:
             self._merged.clear()
         name = chosen.get((what, of, side))
         if name is None:
-            stored = self._view.sketch_names()
-            name = best(what, stored) if of is None else named(what, of, side, stored, self._view.about.get("queries", ()))
+            stored = self._view.sketch_infos()
+            name = best(what, stored) if of is None else named(what, of, side, stored, self._view.about.queries)
             chosen[what, of, side] = name
         some = None if sites is None else self._some(version, sites)
         if between is None:
             return self._sum(version, name, some, self._length(last)), {}
         return self._whole(version, name, some), {"last": last, "between": self._ends(between)}
 
-    def _sum(self, version: Version, name: str, sites: tuple[str, ...] | None, last: Any) -> Any:
+    def _sum(self, version: SketchVersion, name: str, sites: tuple[str, ...] | None, last: Any) -> Any:
         """What these sites know together of the last so long."""
         key = version, name, sites, type(last), last  # as True is 1 to Python, and 1.0 is
         found = self._sums.get(key)
@@ -226,7 +234,7 @@ class Questions:
             self._sums.put(key, found, 3 * known.cells.value.nbytes + listed)
         return found
 
-    def _whole(self, version: Version, name: str, sites: tuple[str, ...] | None) -> Any:
+    def _whole(self, version: SketchVersion, name: str, sites: tuple[str, ...] | None) -> Any:
         """The sketches of these sites as one, which has come to the time of the version."""
         key = version, name, sites
         found = self._merged.get(key)
@@ -237,14 +245,14 @@ class Questions:
             self._merged.put(key, found, found.nbytes)
         return found
 
-    def _sketches(self, version: Version, name: str, sites: tuple[str, ...] | None) -> list[Any]:
+    def _sketches(self, version: SketchVersion, name: str, sites: tuple[str, ...] | None) -> list[Any]:
         places = version.places[name]
         there = None if sites is None else [site for site in sites if site in places]
         if there == []:
             raise UnknownError("site with this sketch", ", ".join(sites or ()), sorted(places))
         return list(self._view.sketches_of(version, name, there).values())
 
-    def _some(self, version: Version, sites: Sequence[str]) -> tuple[str, ...]:
+    def _some(self, version: SketchVersion, sites: Sequence[str]) -> tuple[str, ...]:
         some = (sites,) if isinstance(sites, str) else tuple(sorted(set(sites)))
         if not some:
             raise InputError("an empty list of sites; name some, or leave sites out to ask all of them")
@@ -257,7 +265,7 @@ class Questions:
 
     def _key(self, key: Any) -> Any:
         """A key as the stream has it: what comes from a command line or over HTTP is text."""
-        kind = self._view.about.get("keys")
+        kind = self._view.about.keys
         if kind == "integer":
             return key if type(key) is int else _integer(key)
         if kind == "text":
@@ -266,16 +274,16 @@ class Questions:
 
     def _length(self, last: Any) -> Any:
         """A length of time: a number where times are numbers."""
-        return _age(last) if isinstance(last, str) and self._view.moment == "integer" else _hashable(last)
+        return _age(last) if isinstance(last, str) and self._view.time_type == "integer" else _hashable(last)
 
     def _ends(self, between: Any) -> tuple[Any, ...]:
         if isinstance(between, str) or not isinstance(between, Sequence) or len(between) != 2:
             raise RangeError(f"between={between!r}; give two ages or times, the older first, as in ('2h', '1h')")
-        is_text = self._view.moment == "integer"
+        is_text = self._view.time_type == "integer"
         return tuple(_age(end) if is_text and isinstance(end, str) else end for end in between)
 
 
-def _now(version: Version, sketches: Sequence[Any]) -> int:
+def _now(version: SketchVersion, sketches: Sequence[Any]) -> int:
     """The tick at which ranges end. A stored time is told in microseconds, which ticks may be finer than."""
     known: list[int] = [sketch._now for sketch in sketches if sketch._now is not None]
     return max([tick_of(version.time, sketches[0].window), *known])

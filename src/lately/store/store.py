@@ -10,21 +10,21 @@ A file appears whole or not at all, so that anything that reads Parquet can read
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from dataclasses import fields, is_dataclass, replace
 
 import pyarrow as pa
 from pyarrow import fs
 
 from lately.core.errors import FormatError, InputError
+from lately.core.json_encoding import encode, read_json
 from lately.core.paths import filesystem_of, is_full, remove_all, write_new, write_whole
 from lately.store import sealed
+from lately.store.about import FORMAT, About
 from lately.store.files import SCHEMA, File, batches_of, name_of, outranking
-from lately.store.tables import MOMENTS, STAMP, tables
+from lately.store.tables import STAMP, TIME_TYPES, TableRow, tables
 
-#: The format of stores that this version of lately writes, and the newest that it reads.
-FORMAT = 1
 #: How often a table is listed anew because a file of it has gone, before that is an error.
 _TRIES = 20
 
@@ -40,11 +40,11 @@ class Store:
     [{'batch': 7, 'query': 'hot', 'item': '/cart', 'value': 12.0}]
     """
 
-    def __init__(self, path: str, moment: pa.DataType = STAMP, guard: Callable[[], None] | None = None) -> None:
+    def __init__(self, path: str, time_type: pa.DataType = STAMP, guard: Callable[[], None] | None = None) -> None:
         self.path = path
         #: Called before anything is written or removed, as late as possible; it raises if that must not be.
         self.guard = guard
-        self._schemas = tables(moment)
+        self._schemas = tables(time_type)
         self._fs, self._root = filesystem_of(path)
 
     @classmethod
@@ -59,7 +59,7 @@ class Store:
                 f"{path!r} has no about.json, which says what a store holds; run its pipeline once more, or give "
                 "the [store] path of a pipeline that has run"
             )
-        return cls(path, MOMENTS[about["moment"]])
+        return cls(path, TIME_TYPES[about.time_type])
 
     # -- what it is about ----------------------------------------------------------------------------------------------
 
@@ -92,33 +92,42 @@ class Store:
         """The bytes of a table's file without rows; None in a store of an earlier version."""
         return self._file(f"{table}/{SCHEMA}")
 
-    def describe(self, about: dict[str, Any]) -> None:
-        """Say what the tables are about, to those who read them; what was said before is replaced."""
-        self._refuse_newer()
-        content = {"format": FORMAT} | about
-        write_whole(self._fs, f"{self._root}/about.json", (json.dumps(content, indent=1) + "\n").encode(), self.guard)
+    def describe(self, about: About | Mapping[str, object]) -> None:
+        """Write about.json, which says to readers what the tables are about; an earlier one is replaced.
 
-    def about(self) -> dict[str, Any] | None:
-        """What ``describe`` has said; None if nobody has.
+        Parameters
+        ----------
+        about
+            The description, or a mapping with the entries of about.json; entries that it leaves out have their defaults.
+        """
+        self._refuse_newer()
+        content = about if isinstance(about, About) else read_json(About, about)
+        text = encode(replace(content, format=FORMAT), indent=1)
+        write_whole(self._fs, f"{self._root}/about.json", f"{text}\n".encode(), self.guard)
+
+    def about(self) -> About | None:
+        """The content of about.json; None if there is no such file.
 
         >>> from tempfile import mkdtemp
         >>> store = Store(mkdtemp())
-        >>> store.describe({"moment": "integer", "name": "shop"})
-        >>> Store.open(store.path).about()
-        {'format': 1, 'moment': 'integer', 'name': 'shop'}
+        >>> store.describe(About("integer", "shop"))
+        >>> Store.open(store.path).about().time_type
+        'integer'
         """
         self._refuse_newer()
         content = self._file("about.json")
         if content is None:
             return None
         try:
-            about = json.loads(content)
-            if about["format"] == FORMAT and about["moment"] in MOMENTS:
-                return dict(about)
-            wrong = f"format {about['format']!r}, moment {about['moment']!r}"
+            document = json.loads(content)
+            if document["format"] != FORMAT:
+                raise ValueError(f"format {document['format']!r}")
+            return read_json(About, document)
         except (ValueError, TypeError, KeyError) as error:
             wrong = str(error) or type(error).__name__
-        raise InputError(f"about.json of the store {self.path!r} is damaged ({wrong}); run its pipeline, which writes it anew")
+            raise InputError(
+                f"about.json of the store {self.path!r} is damaged ({wrong})", remedy="run its pipeline, which rewrites it"
+            ) from error
 
     def _refuse_newer(self) -> None:
         """A store of a later version of lately is neither read nor written."""
@@ -162,11 +171,30 @@ class Store:
 
     # -- writing -------------------------------------------------------------------------------------------------------
 
-    def put(self, table: str, batch: int, rows: Sequence[dict[str, Any]] | pa.Table, part: str = "") -> None:
-        """Write what a batch, or a task of it, has for a table; nothing is written for no rows."""
-        content = rows if isinstance(rows, pa.Table) else pa.Table.from_pylist(list(rows), self._schemas[table])
+    def put(
+        self, table: str, batch: int, rows: Sequence[TableRow] | Sequence[Mapping[str, object]] | pa.Table, part: str = ""
+    ) -> None:
+        """Write the rows that a batch, or a task of it, has for a table; nothing is written for no rows.
+
+        Parameters
+        ----------
+        table
+            The name of the table.
+        batch
+            The number of the batch.
+        rows
+            Rows of the table's dataclass (``lately.store.tables``), mappings with some of its columns, or an Arrow table.
+        part
+            The name of the task or site, where several write to the same table in one batch. The same part replaces what an
+            earlier run of the batch has written.
+        """
+        content = rows if isinstance(rows, pa.Table) else self._table(table, rows)
         if content.num_rows:
             self._write(table, name_of(batch, part=part), content)
+
+    def _table(self, table: str, rows: Sequence[TableRow] | Sequence[Mapping[str, object]]) -> pa.Table:
+        mappings = [_columns(row) if is_dataclass(row) else row for row in rows]
+        return pa.Table.from_pylist(mappings, self._schemas[table])
 
     def put_range(self, table: str, first: int, last: int, rows: pa.Table) -> None:
         """Write all that these batches have for a table; from then on it stands for their own files."""
@@ -265,3 +293,7 @@ class Store:
                     raise
         empty = self._schemas[table].empty_table()
         return pa.concat_tables([empty if columns is None else empty.select(columns), *parts])
+
+
+def _columns(row: TableRow) -> dict[str, object]:
+    return {field.name: getattr(row, field.name) for field in fields(row)}

@@ -17,7 +17,7 @@ from lately.core.durations import nanoseconds
 from lately.core.errors import FormatError, ParameterError
 from lately.store.files import File, outranking
 from lately.store.store import Store
-from lately.store.tables import numbered, tables
+from lately.store.tables import batch_column, tables
 
 #: So many of the newest batches keep their own files; Spark runs only the last one again.
 ALONE = 16
@@ -68,8 +68,8 @@ def tidy(store: Store, keep: str | int | None = None, batch: int | None = None) 
     ``batch`` is the newest one that is done, as far as the caller knows; else it is the newest in ``runs``.
 
     >>> from tempfile import mkdtemp
-    >>> from lately.store.tables import MOMENTS
-    >>> store = Store(mkdtemp(), MOMENTS["integer"])
+    >>> from lately.store.tables import TIME_TYPES
+    >>> store = Store(mkdtemp(), TIME_TYPES["integer"])
     >>> for batch in range(100):
     ...     store.put("runs", batch, [{"batch": batch, "time": 10 * batch}])
     >>> tidy(store, keep=800)
@@ -154,7 +154,7 @@ class _Upkeep:
         rows = self._read(table, file)
         if rows is None:
             return
-        young = rows.filter(pc.greater(rows[numbered(table)], last))
+        young = rows.filter(pc.greater(rows[batch_column(table)], last))
         if not young.num_rows:
             self._remove(file)
         elif young.num_rows < rows.num_rows and self._store.replaces:

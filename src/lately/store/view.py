@@ -1,345 +1,248 @@
 """What a reader sees of a store: the newest batch, the batches before it, and the sketches for questions that come later."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lately.core.codec import from_trusted_bytes
-from lately.core.errors import FormatError, InputError
+from lately.store.errors import UnknownError
 from lately.store.files import File, name_of
-from lately.store.reading import TRIES, Reading, Row, Seen, plain
-from lately.store.remembered import Remembered
+from lately.store.sketch_reader import SketchReader
+from lately.store.table_reader import Snapshot, to_rows
+from lately.store.tables import Alert, Answer, Run, SiteRow, Time, TimeType, UncountedRow
 
-#: The bytes of tables and of sketches that are remembered, unless told otherwise.
-_TABLES, _SKETCHES = 2**26, 2**28
-#: What of a stored sketch is read to know which there are, and to decode it.
-_NAMED, _WHOLE = ("version", "time", "site", "sketch"), ("version", "site", "sketch", "blob")
-#: What of a late or rejected row is read to count the reasons, and the rows after which no further file is read.
-_REASONS, _REASONED = ("batch", "site", "reason"), 1_000_000
-
-
-class UnknownError(InputError):
-    """A site, a query or a sketch that the store does not have; ``what`` says which of them."""
-
-    def __init__(self, what: str, name: object, known: Sequence[str]) -> None:
-        some = ", ".join(map(repr, known[:5])) + (f" and {len(known) - 5:,} more" if len(known) > 5 else "")
-        super().__init__(
-            f"the store has no {what} {name!r}", remedy=f"there are {some}" if known else f"it has no {what} at all"
-        )
-        self.what = what
+#: The bytes of tables and of sketches that are cached by default.
+_TABLE_BYTES, _SKETCH_BYTES = 2**26, 2**28
+#: The columns of late or rejected rows that are read to count the reasons, and the number of rows that are counted by default.
+_REASONS, _REASON_ROWS = ("batch", "site", "reason"), 1_000_000
 
 
-class GoneError(InputError):
-    """A version of the sketches that the store no longer has."""
+class View(SketchReader):
+    """A store as its readers see it; it never writes, and shows the same until ``refresh`` finds a new batch.
 
-    def __init__(self, version: "Version") -> None:
-        super().__init__(f"the sketches of batch {version.number} have gone from the store; refresh the view, and ask again")
+    Any number of threads may use it. Rows are the dataclasses of ``lately.store.tables``.
 
-
-@dataclass(frozen=True, eq=False)
-class Version:
-    """The sketches that were stored after a batch: which there are, and in which file."""
-
-    number: int
-    time: Any
-    files: tuple[File, ...]
-    #: By the name of the sketch, then by site.
-    places: dict[str, dict[str, File]]
-    sites: tuple[str, ...]
-
-
-class View(Reading):
-    """A store as its readers see it; it never writes, and shows the same until ``refresh`` finds something new.
-
-    Any number of threads may use it. Rows are dictionaries with the columns of their table.
+    Parameters
+    ----------
+    path
+        The directory of the store.
+    table_bytes
+        The most bytes of tables that are cached; 64 MiB by default.
+    sketch_bytes
+        The most bytes of decoded sketches that are cached; 256 MiB by default.
 
     >>> from tempfile import mkdtemp
     >>> from lately.store import Store
+    >>> from lately.store.about import About, QueryInfo
     >>> store = Store(mkdtemp())
-    >>> store.describe({"name": "shop", "moment": "timestamp", "queries": [{"name": "hot", "kind": "top"}]})
+    >>> store.describe(About("timestamp", "shop", queries=(QueryInfo("hot", "top"),)))
     >>> view = View(store.path)
-    >>> store.put("answers", 0, [{"batch": 0, "query": "hot", "item": "/cart", "value": 12.0}])
+    >>> store.put("answers", 0, [Answer(None, 0, "hot", item="/cart", value=12.0)])
     >>> view.refresh(), view.answers()                       # the batch has not finished
     (False, [])
-    >>> store.put("runs", 0, [{"batch": 0, "rows": 80}])
-    >>> view.refresh(), view.batch, [(row["item"], row["value"]) for row in view.answers("hot")]
+    >>> store.put("runs", 0, [Run(0, rows=80)])
+    >>> view.refresh(), view.batch, [(answer.item, answer.value) for answer in view.answers("hot")]
     (True, 0, [('/cart', 12.0)])
     """
 
-    def __init__(self, path: str, *, tables: int = _TABLES, sketches: int = _SKETCHES) -> None:
-        super().__init__(path, tables)
-        self._decoded = Remembered[Any](sketches)
-        self._version: Version | None = None
+    def __init__(self, path: str, *, table_bytes: int = _TABLE_BYTES, sketch_bytes: int = _SKETCH_BYTES) -> None:
+        super().__init__(path, table_bytes, sketch_bytes)
 
     # -- the newest batch ----------------------------------------------------------------------------------------------
 
     @property
-    def about(self) -> dict[str, Any]:
-        """What the pipeline keeps and asks: about.json."""
-        return self._seen.about
-
-    @property
     def name(self) -> str:
         """The name of the pipeline."""
-        return str(self.about["name"])
+        return self.about.name
 
     @property
-    def moment(self) -> str:
-        """What the stream's times are: "timestamp" or "integer"."""
-        return str(self.about["moment"])
+    def time_type(self) -> TimeType:
+        """The type of the stream's own time: "timestamp" or "integer"."""
+        return self.about.time_type
 
     @property
     def batch(self) -> int | None:
-        """The newest batch that has finished."""
-        return self._seen.run.get("batch")
+        """The newest finished batch; None before the first."""
+        run = self._snapshot.run
+        return None if run is None else run.batch
 
     @property
-    def now(self) -> Any:
-        """The stream's own time after that batch: a date in UTC, an integer, or None before the first row."""
-        return self._seen.run.get("time")
+    def now(self) -> Time | None:
+        """The newest instant of the stream after that batch; None before the first row."""
+        run = self._snapshot.run
+        return None if run is None else run.time
 
-    def answers(self, query: str | None = None, batch: int | None = None) -> list[Row]:
-        """The answers of the newest batch or of another one, of all queries or of one."""
-        seen = self._seen
-        newest = seen.run.get("batch")
-        number = newest if batch is None else batch
-        rows: list[Row] = []
-        if number is not None and number == newest:
-            if "answers" not in seen.known:
-                seen.known["answers"] = self._of_batch(seen, number)
-            rows = seen.known["answers"]
-        elif number is not None and newest is not None and 0 <= number < newest:
-            rows = self._of_batch(seen, number)
-        return list(rows) if query is None else self._checked(query, [row for row in rows if row["query"] == query])
+    def answers(self, query: str | None = None, batch: int | None = None) -> list[Answer]:
+        """The answers of a batch.
+
+        Parameters
+        ----------
+        query
+            The name of a query or monitor; by default the answers of all.
+        batch
+            The number of the batch; by default the newest.
+        """
+        snapshot = self._snapshot
+        number = snapshot.batch if batch is None else batch
+        rows: list[Answer] = []
+        if snapshot.run is not None and number == snapshot.batch:
+            if snapshot.answers is None:
+                snapshot.answers = self._answers_of(snapshot, number)
+            rows = snapshot.answers
+        elif 0 <= number < snapshot.batch:
+            rows = self._answers_of(snapshot, number)
+        return list(rows) if query is None else self._checked(query, [row for row in rows if row.query == query])
 
     def sites(self) -> list[str]:
-        """The sites whose sketches are stored, or that have answers of their own."""
+        """The sites that have stored sketches or answers of their own."""
         version = self.version()
         stored = () if version is None else version.sites
-        return sorted({*stored, *(row["site"] for row in self.answers() if row["site"] is not None)})
+        return sorted({*stored, *(row.site for row in self.answers() if row.site is not None)})
 
     # -- the batches before --------------------------------------------------------------------------------------------
 
-    def history(self, query: str, item: str | None = None, site: str | None = None, limit: int = 500) -> list[Row]:
-        """The newest answers of a query, oldest first; of all its items and sites, or of one."""
-        asked = {"query": query, "item": item, "site": site}
-        wanted = {name: str(value) for name, value in asked.items() if value is not None}
+    def history(self, query: str, item: str | None = None, site: str | None = None, limit: int = 500) -> list[Answer]:
+        """The newest answers of a query, oldest first.
+
+        Parameters
+        ----------
+        query
+            The name of the query or monitor.
+        item
+            Only answers about this key, quantile or range; by default about all.
+        site
+            Only answers about this site; by default about all.
+        limit
+            The most answers.
+        """
+        given = {"query": query, "item": item, "site": site}
+        equal = {name: str(value) for name, value in given.items() if value is not None}
         try:
-            "".join(wanted.values()).encode()
+            "".join(equal.values()).encode()
         except UnicodeEncodeError:  # half a character, which no table can hold
             return self._checked(query, [])
-        return self._checked(query, self._newest("answers", limit, wanted))
+        return self._checked(query, self._newest_rows("answers", Answer, limit, equal))
 
-    def alerts(self, limit: int = 100, after_batch: int | None = None) -> list[Row]:
-        """The newest alerts, the newest last; only those of later batches, if told so."""
-        return self._newest("alerts", limit, after=after_batch)
+    def alerts(self, limit: int = 100, after_batch: int | None = None) -> list[Alert]:
+        """The newest alerts, oldest first.
 
-    def runs(self, limit: int = 500, after_batch: int | None = None) -> list[Row]:
-        """The newest batches, the newest last: how many rows each had, how long it took, how much it sent."""
-        return self._newest("runs", limit, after=after_batch)
+        Parameters
+        ----------
+        limit
+            The most alerts.
+        after_batch
+            Only alerts of batches after this one; by default of all.
+        """
+        return self._newest_rows("alerts", Alert, limit, after=after_batch)
 
-    def late(self, limit: int = 100, site: str | None = None, reason: str | None = None) -> list[Row]:
-        """The newest rows that came too late to be counted, the newest last; of one site, or whose reason begins so."""
-        return self._newest("late", limit, _named(site=site), begins=_named(reason=reason))
+    def runs(self, limit: int = 500, after_batch: int | None = None) -> list[Run]:
+        """The newest batches, oldest first.
 
-    def rejected(self, limit: int = 100, site: str | None = None, reason: str | None = None) -> list[Row]:
-        """The newest rows that could not be counted, the newest last; of one site, or whose reason begins so."""
-        return self._newest("rejected", limit, _named(site=site), begins=_named(reason=reason))
+        Parameters
+        ----------
+        limit
+            The most batches.
+        after_batch
+            Only batches after this one; by default all.
+        """
+        return self._newest_rows("runs", Run, limit, after=after_batch)
 
-    def reasons(self, table: str, site: str | None = None, most: int = _REASONED) -> tuple[dict[str, int], bool]:
+    def late(self, limit: int = 100, site: str | None = None, reason: str | None = None) -> list[UncountedRow]:
+        """The newest rows that were too late to be counted, oldest first.
+
+        Parameters
+        ----------
+        limit
+            The most rows.
+        site
+            Only rows of this site; by default of all.
+        reason
+            Only rows whose reason begins with this text; by default all.
+        """
+        return self._refused("late", limit, site, reason)
+
+    def rejected(self, limit: int = 100, site: str | None = None, reason: str | None = None) -> list[UncountedRow]:
+        """The newest rows that were rejected, oldest first; the parameters are those of ``late``."""
+        return self._refused("rejected", limit, site, reason)
+
+    def _refused(self, table: str, limit: int, site: str | None, reason: str | None) -> list[UncountedRow]:
+        return self._newest_rows(table, UncountedRow, limit, _given(site=site), prefix=_given(reason=reason))
+
+    def reasons(self, table: str, site: str | None = None, max_rows: int = _REASON_ROWS) -> tuple[dict[str, int], bool]:
         """How many rows of ``late`` or ``rejected`` have which reason, the most frequent first, and whether that is all rows.
 
-        What follows a colon is the value of a row and is left out: "count is negative: -3" is "count is negative".
+        The part of a reason after its colon, which is a value of the row, is left out: "count is negative: -3" is counted
+        as "count is negative".
 
-        Args:
-            table: "late" or "rejected".
-            site: count only rows of this site.
-            most: files are read from the newest on, until this many rows are counted.
+        Parameters
+        ----------
+        table
+            "late" or "rejected".
+        site
+            Count only rows of this site; by default of all.
+        max_rows
+            Files are read from the newest on, until this many rows are counted; by default a million.
         """
 
-        def take(seen: Seen, files: list[File]) -> tuple[dict[str, int], bool]:
-            found: Counter[str] = Counter()
+        def count(snapshot: Snapshot, files: list[File]) -> tuple[dict[str, int], bool]:
+            counts: Counter[str] = Counter()
             left = list(files)
             rows = 0
-            while left and rows < most:
-                part = self._rows(seen, table, left.pop(), _REASONS)
+            while left and rows < max_rows:
+                part = self._rows(snapshot, table, left.pop(), _REASONS)
                 rows += part.num_rows
-                for (at, reason), count in _tallied(part):
-                    if site is None or at == site:
-                        found[reason] += count
-            return dict(found.most_common()), not left
+                for (row_site, reason), number in _count_reasons(part):
+                    if site is None or row_site == site:
+                        counts[reason] += number
+            return dict(counts.most_common()), not left
 
-        return self._take(table, take)
+        return self._with_files(table, count)
 
-    def site_snapshot(self) -> list[Row]:
-        """The rows of the newest snapshot in the table ``sites``; none if the store has no snapshot."""
-        seen = self._seen
-        if "sites" not in seen.known:
-            seen.known["sites"] = self._take("sites", self._newest_snapshot)
-        rows: list[Row] = seen.known["sites"]
-        return rows
+    def site_rows(self) -> list[SiteRow]:
+        """All sites after the newest batch that wrote them; empty if the store has no such rows."""
+        snapshot = self._snapshot
+        if snapshot.sites is None:
+            snapshot.sites = self._with_files("sites", self._newest_site_rows)
+        return snapshot.sites
 
-    def _newest_snapshot(self, seen: Seen, files: list[File]) -> list[Row]:
-        newest = max((one.last for one in files), default=None)
-        return [row for one in files if one.last == newest for row in plain(self._rows(seen, "sites", one))]
-
-    # -- stored sketches -----------------------------------------------------------------------------------------------
-
-    def versions(self) -> list[tuple[int, Any]]:
-        """The batches after which sketches were stored, and the stream's time then; oldest first."""
-
-        def take(seen: Seen, files: list[File]) -> list[tuple[int, Any]]:
-            firsts = {one.first: one for one in reversed(files)}  # of the files of one batch, the first
-            tables = [self._rows(seen, "sketches", one, ("version", "time")) for one in firsts.values()]
-            return sorted({(row["version"], row["time"]) for table in tables for row in plain(table)})
-
-        return self._take("sketches", take)
-
-    def version(self) -> Version | None:
-        """The newest version of the sketches: the same object as long as its files are the same."""
-        seen = self._seen
-        if "version" not in seen.known:
-            with self._lock:
-                seen.known["version"] = self._take("sketches", self._newest_version)
-        found: Version | None = seen.known["version"]
-        return found
-
-    def sketch_names(self) -> dict[str, dict[str, Any]]:
-        """The sketches of the newest version by name: their kind, ``where``, eps and so on, as about.json tells them."""
-        version = self.version()
-        told = self.about.get("sketches", {})
-        return {} if version is None else {name: told[name] for name in version.places if name in told}
-
-    def sketch_bytes(self) -> dict[str, int]:
-        """How many bytes the sketches of each site take in the newest version."""
-        version = self.version()
-        if version is None:
-            return {}
-        sizes = dict.fromkeys(version.sites, 0)
-        for table in self._blobs(version, version.files):
-            for site, size in zip(table["site"].to_pylist(), pc.binary_length(table["blob"]).to_pylist(), strict=True):
-                sizes[site] += size
-        return sizes
-
-    def sketches(self, name: str, sites: Sequence[str] | None = None) -> dict[str, Any]:
-        """The sketches of this name in the newest version, by site; they are shared with others, so leave them as they are."""
-        for left in reversed(range(TRIES)):
-            version = self.version()
-            try:
-                return {} if version is None else self.sketches_of(version, name, sites)
-            except GoneError:
-                if not left:
-                    raise
-                self.refresh()
-        raise AssertionError("unreachable")
-
-    def sketches_of(self, version: Version, name: str, sites: Sequence[str] | None = None) -> dict[str, Any]:
-        """The same of this version."""
-        places = version.places.get(name)
-        if places is None:
-            raise UnknownError("sketch", name, sorted(version.places))
-        found: dict[str, Any] = {}
-        missing: dict[File, None] = {}
-        for site in places if sites is None else sites:
-            if site not in places:
-                raise UnknownError("site", site, version.sites)
-            found[site] = self._decoded.get((version, name, site))
-            if found[site] is None:
-                missing[places[site]] = None
-        for table in self._blobs(version, tuple(missing)):
-            chosen = table.filter(pc.equal(table["sketch"], name))
-            for site, blob in zip(chosen["site"].to_pylist(), chosen["blob"], strict=True):
-                if site in found and found[site] is None:
-                    found[site] = self._sketch(version, name, site, blob.as_buffer())
-        if any(sketch is None for sketch in found.values()):  # the batch has been run again since
-            raise GoneError(version)
-        return found
-
-    def _sketch(self, version: Version, name: str, site: str, blob: Any) -> Any:
-        try:
-            sketch = from_trusted_bytes(blob)
-        except FormatError as error:
-            raise FormatError(
-                f"the sketch {name!r} of site {site!r} after batch {version.number} cannot be read ({error}); "
-                "run lately store check on the store"
-            ) from error
-        self._decoded.put((version, name, site), sketch, sketch.nbytes)
-        return sketch
-
-    def _newest_version(self, seen: Seen, files: list[File]) -> Version | None:
-        while files:
-            last = files[-1].last
-            mine = tuple(one for one in files if one.last == last)
-            if self._version is not None and self._version.files == mine:
-                return self._version
-            tables = [self._rows(seen, "sketches", one, _NAMED) for one in mine]
-            number = max((pc.max(table["version"]).as_py() for table in tables if table.num_rows), default=None)
-            if number is None:  # a file whose rows have all gone
-                files = files[: -len(mine)]
-                continue
-            places: dict[str, dict[str, File]] = {}
-            time = None
-            for one, table in zip(mine, tables, strict=True):
-                for row in plain(table.filter(pc.equal(table["version"], number))):
-                    places.setdefault(row["sketch"], {})[row["site"]] = one
-                    time = row["time"]
-            sites = sorted({site for by_site in places.values() for site in by_site})
-            self._decoded.clear()
-            self._version = Version(number, time, mine, places, tuple(sites))
-            return self._version
-        return None
-
-    def _blobs(self, version: Version, files: Sequence[File]) -> list[pa.Table]:
-        """The rows of a version in these files; when they have gone by now, from where they are now."""
-        try:
-            tables = [self._seen.store.read_file("sketches", one, _WHOLE) for one in files]
-        except FileNotFoundError:
-
-            def take(seen: Seen, now: list[File]) -> list[pa.Table]:
-                there = [one for one in now if one.first <= version.number <= one.last]
-                if not there:
-                    raise GoneError(version)
-                return [seen.store.read_file("sketches", one, _WHOLE) for one in there]
-
-            tables = self._take("sketches", take, anew=True)
-        return [table.filter(pc.equal(table["version"], version.number)) for table in tables]
+    def _newest_site_rows(self, snapshot: Snapshot, files: list[File]) -> list[SiteRow]:
+        newest = max((file.last for file in files), default=None)
+        tables = [self._rows(snapshot, "sites", file) for file in files if file.last == newest]
+        return [row for table in tables for row in to_rows(table, SiteRow)]
 
     # -- tables --------------------------------------------------------------------------------------------------------
 
-    def _of_batch(self, seen: Seen, number: int) -> list[Row]:
-        """The answers of a batch: from its own file, or from that of many batches which has them by now."""
-        own = name_of(number)
+    def _answers_of(self, snapshot: Snapshot, number: int) -> list[Answer]:
+        """The answers of a batch: from its own file, or from the file of many batches that replaced it."""
+        name = name_of(number)
         try:  # without a listing
-            file = File(number, number, own, f"{seen.store._root}/answers/{own}", 0)
-            return plain(seen.store.read_file("answers", file))
+            file = File(number, number, name, f"{snapshot.store._root}/answers/{name}", 0)
+            return to_rows(snapshot.store.read_file("answers", file), Answer)
         except FileNotFoundError:
             pass
 
-        def take(seen: Seen, files: list[File]) -> list[Row]:
-            there = [self._rows(seen, "answers", one) for one in files if one.first <= number <= one.last]
-            return [row for table in there for row in plain(table.filter(pc.equal(table["batch"], number)))]
+        def read(snapshot: Snapshot, files: list[File]) -> list[Answer]:
+            tables = [self._rows(snapshot, "answers", file) for file in files if file.first <= number <= file.last]
+            return [row for table in tables for row in to_rows(table.filter(pc.equal(table["batch"], number)), Answer)]
 
-        return self._take("answers", take)
+        return self._with_files("answers", read)
 
-    def _checked(self, query: str, rows: list[Row]) -> list[Row]:
-        """Rows of a query; where there are none it must at least be known."""
+    def _checked(self, query: str, rows: list[Answer]) -> list[Answer]:
+        """The rows of a query; if there are none, the query must at least be known."""
         if not rows:
-            known = [str(one["name"]) for kind in ("queries", "monitors") for one in self.about.get(kind, ())]
+            known = [*(info.name for info in self.about.queries), *(info.name for info in self.about.monitors)]
             if query not in known:
                 raise UnknownError("query", query, known)
         return rows
 
 
-def _named(**wanted: str | None) -> dict[str, Any]:
-    return {name: value for name, value in wanted.items() if value is not None}
+def _given(**values: str | None) -> dict[str, str]:
+    return {name: value for name, value in values.items() if value is not None}
 
 
-def _tallied(rows: pa.Table) -> Iterator[tuple[tuple[str | None, str], int]]:
-    """Rows by site and reason, and how many there are."""
+def _count_reasons(rows: pa.Table) -> Iterator[tuple[tuple[str | None, str], int]]:
+    """The number of rows of each site and reason."""
     counted = rows.group_by(["site", "reason"]).aggregate([([], "count_all")])
     for row in counted.to_pylist():
         yield (row["site"], (row["reason"] or "").partition(": ")[0]), row["count_all"]

@@ -25,7 +25,7 @@ export function emit(name, detail) {
 
 export const newestRun = () => state.runs.at(-1) ?? null;
 export const queriesOf = (kind) => (state.about?.queries ?? []).filter((query) => query.kind === kind);
-export const isInteger = () => state.about?.moment === "integer";
+export const isInteger = () => state.about?.time_type === "integer";
 
 /** The newest answers of a query: of one site, or (null) over all sites. */
 export function answersTo(query, site = null) {
