@@ -44,7 +44,7 @@ class TaskReport:
         For each monitor: the messages of its sites, as text.
     now
         The newest tick that the task knew of; None if it has answered nothing.
-    share
+    partial_answers
         The partial answers of its sites at that tick.
     """
 
@@ -61,7 +61,7 @@ class TaskReport:
     places: dict[str, dict[str, Any]] = field(default_factory=dict)
     messages: dict[str, list[str]] = field(default_factory=dict)
     now: int | None = None
-    share: dict[str, Any] = field(default_factory=dict)
+    partial_answers: dict[str, Any] = field(default_factory=dict)
 
     def to_batch(self) -> pa.RecordBatch:
         """Return the report as a batch of one row, which is what a task of Spark may return."""

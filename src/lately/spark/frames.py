@@ -64,7 +64,7 @@ def sketch(
     by
         The column or columns to group by. By default there is one group.
     count
-        A column of integers that says how many events a row stands for. By default 1.
+        A column of integers that says how many events a row represents. By default 1.
     kind
         The kind of sketch: "ecm" (the default), "topk", "quantiles", "dyadic", "wcm" or "ams".
     fan

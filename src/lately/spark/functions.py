@@ -99,7 +99,7 @@ def ecm_sketch_agg(
     ts
         The event time: timestamps, dates or numbers.
     count
-        How many events a row stands for. By default 1.
+        How many events a row represents. By default 1.
     hashed
         Whether ``key`` holds ``xxhash64`` of the key already, as for a key of several columns:
         ``ecm_sketch_agg(F.xxhash64("host", "path"), "ts", hashed=True, window="1h", eps=0.01, delta=0.01)``.
@@ -120,7 +120,7 @@ def topk_sketch_agg(key: ColumnOrName, ts: ColumnOrName, count: ColumnOrName | N
     ts
         The event time: timestamps, dates or numbers.
     count
-        How many events a row stands for. By default 1.
+        How many events a row represents. By default 1.
     options
         Parameters of ``lt.TopK``; they override registered defaults. Without ``k`` and ``phi``, ``k`` is 10.
     """
@@ -137,7 +137,7 @@ def quantiles_sketch_agg(value: ColumnOrName, ts: ColumnOrName, count: ColumnOrN
     ts
         The event time: timestamps, dates or numbers.
     count
-        How many events a row stands for. By default 1.
+        How many events a row represents. By default 1.
     options
         Parameters of ``lt.Quantiles``; they override registered defaults.
     """

@@ -50,7 +50,7 @@ def find_java() -> Path | None:
 
 
 def ensure_java() -> None:
-    """Set JAVA_HOME to a Java that Spark can run on; raises LatelyError if there is none, with instructions to get one."""
+    """Set JAVA_HOME to a Java that Spark can run on; raises LatelyError, with instructions to get one, if none is found."""
     home = find_java()
     if home is None:
         old = [f"{command} is Java {version}" for command in _candidates() if (version := probe_java(command)[0])]

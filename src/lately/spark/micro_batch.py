@@ -215,8 +215,8 @@ class MicroBatch:
         """
         if version.now is None or not self._plan.bindings:
             return [], 0
-        up_to_date = [report for report in reports if report.now == version.now and report.share]
-        parts = [report.share for report in up_to_date]
+        up_to_date = [report for report in reports if report.now == version.now and report.partial_answers]
+        parts = [report.partial_answers for report in up_to_date]
         sites = self._unanswered_sites(version, {site for report in up_to_date for site in report.places})
         if sites:
             tasks = min(self._spark.sparkContext.defaultParallelism, len(sites))

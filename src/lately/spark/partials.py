@@ -64,7 +64,7 @@ class Partials:
         times
             Event times.
         counts
-            How many events each row stands for. By default 1.
+            How many events each row represents. By default 1.
         groups
             The columns to group by. By default all rows are one group.
         """

@@ -151,8 +151,8 @@ class Pipeline:
             self.plan = PipelinePlan.of(config, self._seed())
             self._check_state()
             if self.store.owner() is not None:
-                known = self._known_stream()
-                self.store.claim("a new stream" if known is None else f"stream {known}")
+                stream = self._known_stream()
+                self.store.claim("a new stream" if stream is None else f"stream {stream}")
             self._stream(spark)
 
     def stop(self) -> None:

@@ -306,7 +306,7 @@ class Task:
         ticks = [tick for tick in (self._input.now, *report.clocks.values()) if tick is not None]
         if ticks and self._plan.bindings:
             report.now = max(ticks)
-            report.share = partial_answers(self._plan, report.now, sorted(self._sites.items()))
+            report.partial_answers = partial_answers(self._plan, report.now, sorted(self._sites.items()))
         return report
 
     def _reject_ahead(self) -> None:

@@ -114,8 +114,8 @@ def _places_of(site_places: Mapping[str, Place], specs: Sequence[StateSpec]) -> 
 
 def _take_cached(specs: Sequence[StateSpec], places: Mapping[str, Mapping[str, Place]]) -> dict[Place, Any]:
     """Remove what the cache has of these sites, and return it by place."""
-    taken = {place: _cache.pop(place) for site in places.values() for place in _places_of(site, specs)}
-    return {place: content for place, content in taken.items() if content is not None}
+    contents = {place: _cache.pop(place) for site in places.values() for place in _places_of(site, specs)}
+    return {place: content for place, content in contents.items() if content is not None}
 
 
 def _load(spec: StateSpec, place: Place | None, site: str, cached: dict[Place, Any], blobs: Mapping[Place, bytes]) -> Any:
