@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lately.pipeline.site_assignment import SiteAssignment
-from lately.spark.bundles import BUNDLES, bundle, unbundled
-from lately.spark.partials import together
+from lately.spark.bundles import BUNDLES, bundle, unbundle
+from lately.spark.partials import concatenate
 
 SCHEMA = pa.schema({"site": pa.string(), "time": pa.int64(), "value": pa.float64(), "bad": pa.string()})
 ROWS = st.lists(
@@ -35,10 +35,10 @@ def packed(batches, assignment=None):
 @given(st.lists(ROWS, max_size=3))
 def test_every_row_comes_out_as_it_went_in(parts):
     sent = [batch(rows) for rows in parts]
-    found = list(unbundled(packed(sent), SCHEMA))
+    found = list(unbundle(packed(sent), SCHEMA))
     assert all(part.schema.names == SCHEMA.names for part in found)
     if found:
-        together([part.column("site") for part in found])
+        concatenate([part.column("site") for part in found])
     rows = [tuple(row.values()) for part in found for row in part.to_pylist()]
     assert Counter(rows) == Counter(tuple(row.values()) for part in sent for row in part.to_pylist())
 
@@ -49,7 +49,7 @@ def test_rows_of_a_site_keep_their_order_and_go_to_one_task(rows):
     (made,) = packed([batch(rows)], assignment)
     tasks = made.column("task").to_pylist()
     assert len(set(tasks)) == len(tasks)
-    for task, part in zip(tasks, unbundled([made], SCHEMA), strict=True):
+    for task, part in zip(tasks, unbundle([made], SCHEMA), strict=True):
         found = [tuple(row.values()) for row in part.to_pylist()]
         assert {assignment.task_of(row[0]) for row in found} == {task}
         for site in {row[0] for row in found}:
@@ -65,7 +65,7 @@ def test_what_is_nowhere_does_not_travel():
 def test_integers_are_names_too():
     schema = pa.schema({"site": pa.int64(), "time": pa.int64()})
     (made,) = packed([batch([(7, 1), (-3, 2), (7, 3), (None, 4)], schema)])
-    rows = [tuple(row.values()) for part in unbundled([made], schema) for row in part.to_pylist()]
+    rows = [tuple(row.values()) for part in unbundle([made], schema) for row in part.to_pylist()]
     assert Counter(rows) == Counter([("7", 1), ("7", 3), ("-3", 2), (None, 4)])
 
 
@@ -74,8 +74,8 @@ def test_any_number_of_sites_fits_a_task(count):
     rows = [(f"site {number}", number, None, None) for number in range(count)] + [(None, -1, None, None)]
     sent = [batch(rows), batch(rows[::-1])]
     made = [one for part in sent for one in packed([part], SiteAssignment([], 1))]
-    found = list(unbundled(made, SCHEMA))
-    sites = together([part.column("site") for part in found])
+    found = list(unbundle(made, SCHEMA))
+    sites = concatenate([part.column("site") for part in found])
     assert Counter(sites.to_pylist()) == Counter(row[0] for row in rows + rows)
     assert all(part.num_rows == len(rows) for part in found)
 

@@ -16,7 +16,7 @@ import lately as lt
 from lately.core.errors import InputError
 from lately.pipeline.sketch_recipe import SketchRecipe
 from lately.spark import partials
-from lately.spark.partials import Partials, grouped
+from lately.spark.partials import Partials, number_groups
 
 WINDOW = 500
 SURE = 1e-7  # so small that what is likely can be taken for certain
@@ -249,20 +249,20 @@ def test_many_values_in_many_columns():
     """Their product does not fit into 64 bits."""
     rng = np.random.default_rng(5)
     columns = [rng.integers(0, 2**62, 4000) for _ in range(6)]
-    codes, names = grouped([pa.array(column) for column in columns], 4000)
+    codes, names = number_groups([pa.array(column) for column in columns], 4000)
     assert [names[code] for code in codes.tolist()] == list(zip(*(column.tolist() for column in columns), strict=True))
 
 
 def test_a_full_dictionary_of_narrow_codes_with_nulls_beside_it():
     words = [f"w{i}" for i in range(128)]
     column = pa.DictionaryArray.from_arrays(pa.array([*range(128), None], pa.int8()), words)
-    codes, names = grouped([column], 129)
+    codes, names = number_groups([column], 129)
     assert [names[code] for code in codes] == [(word,) for word in [*words, None]]
 
 
 def test_what_a_dictionary_lists_and_no_row_has_is_no_group():
     column = pa.DictionaryArray.from_arrays(pa.array([2, 2, 0], pa.int32()), ["lima", "nobody", "rome"])
-    codes, names = grouped([column], 3)
+    codes, names = number_groups([column], 3)
     assert [names[code] for code in codes] == [("rome",), ("rome",), ("lima",)]
     assert sorted(names) == [("lima",), ("rome",)]
 
@@ -270,7 +270,7 @@ def test_what_a_dictionary_lists_and_no_row_has_is_no_group():
 @pytest.mark.parametrize("size", [255, 256, 257, 65_536, 65_537])
 def test_as_many_groups_as_there_are(size):
     column = pa.array(np.arange(size)[::-1])
-    codes, names = grouped([column], size)
+    codes, names = number_groups([column], size)
     assert [names[code][0] for code in codes.tolist()] == column.to_pylist()
 
 
@@ -278,7 +278,7 @@ def test_as_many_groups_as_there_are(size):
 def test_groups_that_are_integers_near_and_far(kind):
     far = 2 ** (kind.bit_width - 1)
     for values in ([-far, far - 1, 0, far - 1], [3, 1, 3, 7], [-1], [5, None, 5]):
-        codes, names = grouped([pa.array(values, kind)], len(values))
+        codes, names = number_groups([pa.array(values, kind)], len(values))
         assert [names[code][0] for code in codes] == values
         assert len(names) == len(set(values))
 

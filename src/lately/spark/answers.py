@@ -306,7 +306,7 @@ def _text(key: Any) -> str:
     return str(key)
 
 
-def hashed(keys: Any) -> Any:
+def hash_column(keys: Any) -> Any:
     """Hash a column of keys, NULL for NULL; the hash of a key equals Spark's ``xxhash64`` of it.
 
     Parameters
@@ -314,7 +314,7 @@ def hashed(keys: Any) -> Any:
     keys
         An Arrow array of integers, strings or binary.
 
-    >>> hashed(pa.array(["a", None])).to_pylist()
+    >>> hash_column(pa.array(["a", None])).to_pylist()
     [-8582455328737087284, None]
     """
     if keys.null_count == 0:

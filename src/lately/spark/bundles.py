@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from lately.pipeline.site_assignment import SiteAssignment
-from lately.spark.partials import grouped, together
+from lately.spark.partials import concatenate, number_groups
 
 #: How many rows a task gathers before it makes bundles of them.
 _ROWS = 2**20
@@ -47,8 +47,8 @@ def bundle(assignment: SiteAssignment) -> Callable[[Iterable[pa.RecordBatch]], I
 
 def _bundles(batches: list[pa.RecordBatch], assignment: SiteAssignment) -> pa.RecordBatch:
     names = batches[0].schema.names
-    columns = [together(list(parts)) for parts in zip(*(batch.columns for batch in batches), strict=True)]
-    codes, groups = grouped(columns[:1], len(columns[0]))
+    columns = [concatenate(list(parts)) for parts in zip(*(batch.columns for batch in batches), strict=True)]
+    codes, groups = number_groups(columns[:1], len(columns[0]))
     sites = [site_name(name) for (name,) in groups]
     task_of = np.array([assignment.task_of(site) for site in sites], np.int32)
     # Ranking sites by task makes the sites of a task contiguous, and with them the rows of a site.
@@ -100,7 +100,7 @@ def _to_bytes(rows: pa.RecordBatch) -> bytes:
     return content
 
 
-def unbundled(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def unbundle(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Yield the rows of bundles, with the columns that were left out.
 
     Parameters

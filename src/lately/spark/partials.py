@@ -86,7 +86,7 @@ class Partials:
         for column in columns[1:]:
             is_complete = pc.and_(is_complete, pc.is_valid(column))
         is_skipped = pc.invert(is_complete)
-        codes, names = grouped([column.filter(is_skipped) for column in by], pc.sum(is_skipped).as_py())
+        codes, names = number_groups([column.filter(is_skipped) for column in by], pc.sum(is_skipped).as_py())
         for group, count in zip(names, np.bincount(codes, minlength=len(names)).tolist(), strict=True):
             self.skipped[group] = self.skipped.get(group, 0) + count
         return [column.filter(is_complete) for column in columns], [column.filter(is_complete) for column in by]
@@ -97,9 +97,9 @@ class Partials:
         self._buffer, size, self._buffered_rows = [], self._buffered_rows, 0
         if size == 0:
             return
-        column, times = self._keys(together(parts[0])), _times(together(parts[1]))
-        counts = None if parts[2][0] is None else whole_numbers(together(parts[2]), "counts")
-        codes, names = grouped([together(part) for part in parts[3:]], size)
+        column, times = self._keys(concatenate(parts[0])), _times(concatenate(parts[1]))
+        counts = None if parts[2][0] is None else whole_numbers(concatenate(parts[2]), "counts")
+        codes, names = number_groups([concatenate(part) for part in parts[3:]], size)
         if len(names) == 1:
             self._update(names[0], column, times, counts)
             return
@@ -148,11 +148,11 @@ class Partials:
 def _flat(column: Any) -> Any:
     """Return a column as one Arrow array."""
     if isinstance(column, pa.ChunkedArray):
-        return together(column.chunks) if column.num_chunks else pa.array([], column.type)
+        return concatenate(column.chunks) if column.num_chunks else pa.array([], column.type)
     return column
 
 
-def together(columns: list[Any]) -> Any:
+def concatenate(columns: list[Any]) -> Any:
     """Concatenate Arrow arrays; dictionaries are unified.
 
     Parameters
@@ -208,7 +208,7 @@ def _cut(keys: Any, rows: slice) -> Any:
     return keys.take(np.arange(rows.start, rows.stop)) if isinstance(keys, Keys) else keys[rows]
 
 
-def grouped(by: list[Any], size: int) -> tuple[Any, list[Group]]:
+def number_groups(by: list[Any], size: int) -> tuple[Any, list[Group]]:
     """Number the groups of rows. Returns the number of each row's group, and the values of each group.
 
     Numbers have the smallest unsigned type that fits, because small integers sort faster.
@@ -232,9 +232,9 @@ def grouped(by: list[Any], size: int) -> tuple[Any, list[Group]]:
             codes = encoded.indices.cast(pa.int64()).fill_null(len(names)).to_numpy(zero_copy_only=False)
             names = [*names, (None,)]
     else:
-        codes, names = grouped(by[:1], size)
+        codes, names = number_groups(by[:1], size)
         for column in by[1:]:  # renumbered after each column, so that numbers stay small
-            column_codes, values = grouped([column], size)
+            column_codes, values = number_groups([column], size)
             distinct, codes = np.unique(codes.astype(np.int64) * len(values) + column_codes, return_inverse=True)
             names = [names[code // len(values)] + values[code % len(values)] for code in distinct.tolist()]
     narrow = np.uint8 if len(names) <= 2**8 else np.uint16 if len(names) <= 2**16 else np.int64

@@ -23,9 +23,9 @@ from lately.pipeline.state_versions import Places, StateVersions, unpacked
 from lately.pipeline.task_report import TaskReport
 from lately.spark.ahead import AHEAD, IN_THE_FUTURE, SiteClock
 from lately.spark.block import Block
-from lately.spark.bundles import site_name, unbundled
+from lately.spark.bundles import site_name, unbundle
 from lately.spark.partial_answers import as_text, partial_answers
-from lately.spark.partials import grouped, together
+from lately.spark.partials import concatenate, number_groups
 from lately.spark.side_tables import SideTable
 from lately.spark.sites import load_sites, remember
 from lately.store import Store
@@ -102,7 +102,7 @@ def run_task(plan: PipelinePlan, task_input: TaskInput) -> Callable[[Iterable[pa
         task = Task(plan, task_input, 0 if context is None else context.partitionId())
         gathered: list[pa.RecordBatch] = []
         size = 0
-        for rows in unbundled(batches, task_input.schema) if task_input.bundles else batches:
+        for rows in unbundle(batches, task_input.schema) if task_input.bundles else batches:
             gathered.append(rows)
             size += rows.num_rows
             if not task_input.bundles and size >= _BLOCK_ROWS:
@@ -163,7 +163,7 @@ class Task:
             The rows, with the columns of the schema.
         """
         columns = zip(*(batch.columns for batch in batches), strict=True)
-        rows = {name: together(list(parts)) for name, parts in zip(self._input.schema.names, columns, strict=True)}
+        rows = {name: concatenate(list(parts)) for name, parts in zip(self._input.schema.names, columns, strict=True)}
         size = len(rows["time"])
         self.report.rows += size
         if rows["bad"].null_count < size:
@@ -171,7 +171,7 @@ class Task:
         if not size:
             return
         block = Block(rows, self._plan, self._input.hashed)
-        codes, names = grouped([rows["site"]], size)
+        codes, names = number_groups([rows["site"]], size)
         self._load([str(name) for (name,) in names])
         order = np.argsort(codes, kind="stable")
         ends = np.cumsum(np.bincount(codes, minlength=len(names)))

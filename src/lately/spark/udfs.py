@@ -204,7 +204,7 @@ def keys_for(recipe: SketchRecipe, keys: Any, hashed: bool) -> Any:
     if recipe.key_encoding == "number":
         return keys.cast(pa.float64()) if pa.types.is_decimal(keys.type) else keys
     if not hashed:
-        return answers.hashed(keys) if recipe.key_encoding == "hash" else keys
+        return answers.hash_column(keys) if recipe.key_encoding == "hash" else keys
     if recipe.key_encoding != "hash":
         raise ParameterError(
             f"hashed => true with kind {recipe.kind!r}, which needs the keys themselves", remedy="leave it out"
