@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from lately.core.durations import Window
 from lately.core.keys import hash_keys
 from lately.counters.base import MAX_STAMP
-from lately.counters.wave import Wave, followed
+from lately.counters.wave import Wave, count_and_expiry
 from lately.monitor.drift import CAP, DUE, FLOOR, FLOOR_OF, MOVED, NEXT, PART, StreamDrift, WindowDrift
 from lately.monitor.layout import Layout
 
@@ -435,7 +435,7 @@ def test_many_keys_are_no_longer_told_verbatim_until_they_were_told():
 
 
 def follow(wave, cell, since):
-    value, due = followed(cell, np.uint32(since), wave.n, wave.first, wave.base, wave.rings)
+    value, due = count_and_expiry(cell, np.uint32(since), wave.n, wave.first, wave.base, wave.rings)
     return int(value), int(due)
 
 

@@ -74,9 +74,9 @@ def test_merging_one_with_nothing_is_a_copy(name):
             merged = lt.merge(things)
             assert merged.merges == 0
             assert merged is not one
-            assert merged._taken == sum(thing._taken for thing in things)
+            assert merged._arrived == sum(thing._arrived for thing in things)
             twin = one.copy()
-            twin._taken = merged._taken
+            twin._arrived = merged._arrived
             assert merged.to_bytes() == twin.to_bytes()
             assert functools.reduce(operator.or_, things).to_bytes() == merged.to_bytes()
 
@@ -100,7 +100,7 @@ def test_time_passes_for_the_one_that_is_left():
     ahead.advance(110)
     merged = lt.merge([one, ahead])
     one.advance(110)
-    one._taken = merged._taken
+    one._arrived = merged._arrived
     assert merged.to_bytes() == one.to_bytes()
     merged.add([115])
     assert merged.count(last=5).value == 1
@@ -152,10 +152,10 @@ def test_sketches_planned_by_the_sum_over_levels_are_read_and_merged(name):
     assert (old.to_bytes()[6], new.to_bytes()[6]) == (0, 1)  # the flags of the header
     again = lt.from_bytes(old.to_bytes())
     assert again.to_bytes() == old.to_bytes()
-    assert again._all.eps == old._all.eps > new._all.eps
+    assert again._total_counter.eps == old._total_counter.eps > new._total_counter.eps
     for things in ([old, new], [new, again]):
         merged = lt.merge(things)
-        assert merged._all.eps == new._all.eps
+        assert merged._total_counter.eps == new._total_counter.eps
         total = merged.count(last=50) if isinstance(merged, lt.WindowCounter) else merged.total(last=50)
         assert 2 * since(range(500, 900), np.ones(400, int), range_start(merged, 50)) in total
         assert lt.from_bytes(merged.to_bytes()).to_bytes() == merged.to_bytes()
@@ -213,7 +213,7 @@ def test_a_finer_result_has_tighter_bounds_and_a_coarser_one_is_smaller(counter)
     assert widths[0] > widths[1] > widths[2]
     assert coarse.eps == fine.eps == 0.05  # what was asked for; ``error`` says what it has become
     merged = lt.merge([coarse, plain, fine])  # as fine as the finest
-    assert merged._all.eps == 0.002
+    assert merged._total_counter.eps == 0.002
     assert lt.merge([fine], eps=0.002).merges == 1  # no change of eps, no level
 
 

@@ -141,11 +141,11 @@ def test_any_order_is_within_bounds_and_nothing_is_lost(kind, seed, size, nulls,
     windows, skipped = naive(rows, counted)
     assert (set(made), task.skipped) == (set(windows), skipped)
     for group, sketches in made.items():
-        assert sum(sketch._taken for sketch in sketches) == windows[group].since(-1)
+        assert sum(sketch._arrived for sketch in sketches) == windows[group].since(-1)
         assert all(sketch.late == 0 for sketch in sketches)
         assert_within_bounds(kind, sketches[0] if len(sketches) == 1 else lt.merge(sketches), windows[group])
     if not counted:
-        assert sum(sketch._taken for its in made.values() for sketch in its) + sum(task.skipped.values()) == size
+        assert sum(sketch._arrived for its in made.values() for sketch in its) + sum(task.skipped.values()) == size
 
 
 @pytest.mark.parametrize("kind", RECIPES)
@@ -181,7 +181,7 @@ def test_more_piles_than_may_be_open_are_closed_and_none_is_lost():
         task.add(crossing(RECIPES["ecm"], [tick % 3]), pa.array([tick]))
     assert len(task._open[()]) == 4
     sketches = [sketch for _, sketch in task.finish()]
-    assert (len(sketches), sum(sketch._taken for sketch in sketches)) == (40, 40)
+    assert (len(sketches), sum(sketch._arrived for sketch in sketches)) == (40, 40)
     whole = lt.merge(sketches)
     assert 40 in whole.total()
     assert all(sum(tick % 3 == key for tick in range(400, 0, -10)) in whole.count(key) for key in range(3))
@@ -194,7 +194,7 @@ def test_a_block_goes_where_it_fits_best():
     for tick in range(100):
         task.add(crossing(RECIPES["ecm"], [1]), pa.array([tick]))
         task.add(crossing(RECIPES["ecm"], [2]), pa.array([1000 + tick]))
-    assert sorted((sketch._taken, sketch.now) for _, sketch in task.finish()) == [(99, 99), (101, 1099)]  # but for one row
+    assert sorted((sketch._arrived, sketch.now) for _, sketch in task.finish()) == [(99, 99), (101, 1099)]  # but for one row
 
 
 # -- columns -----------------------------------------------------------------------------------------------------------
@@ -218,7 +218,7 @@ GROUPS = {
 def totals(task):
     found = Counter()
     for group, sketch in task.finish():
-        found[group] += sketch._taken
+        found[group] += sketch._arrived
     return found
 
 
@@ -391,5 +391,5 @@ def test_held_back_rows_are_not_lost():
     made, _ = run(recipe, ordered(rows, "nearly", rng), range(0, 200, 10))
     windows, _ = naive(rows, False)
     for group, sketches in made.items():
-        assert sum(sketch._taken for sketch in sketches) == windows[group].since(-1)
+        assert sum(sketch._arrived for sketch in sketches) == windows[group].since(-1)
         assert_within_bounds("ecm", lt.merge(sketches), windows[group])

@@ -16,7 +16,7 @@ from lately.core.codec import Reader, Writer
 from lately.core.jit import kernel
 from lately.core.splitmix64 import mix
 from lately.counters.base import MAX_STAMP, CounterArray, Counts, Stamps
-from lately.counters.replay import fraction_bits, halves, interleave
+from lately.counters.replay import fraction_bits, interleave, split_segments
 
 
 class Segments(NamedTuple):
@@ -167,7 +167,7 @@ class PositionalArray(CounterArray):
             mine_from = min(max(1, live_from - shift), MAX_STAMP)
             stamps_of = (array.rings.reshape(-1), array.first, array.base)
             limits = (np.int64(shift), np.int64(live_from))
-            points.append(halves(*array._walk(mine_from), stamps_of, limits, bits))
+            points.append(split_segments(*array._walk(mine_from), stamps_of, limits, bits))
         stamps = np.concatenate([p[0] for p in points])
         weights = np.concatenate([p[1] for p in points])
         starts = np.cumsum([0] + [p[0].size for p in points[:-1]])

@@ -43,7 +43,7 @@ def fraction_bits(most: int) -> np.uint64:
 
 
 @kernel
-def halves(positions: Any, places: Any, offsets: Any, stamps_of: Any, limits: Any, bits: Any) -> Any:
+def split_segments(positions: Any, places: Any, offsets: Any, stamps_of: Any, limits: Any, bits: Any) -> Any:
     """A walk as weighted points, oldest first: a part of each segment at its start, the rest at its end.
 
     Weights have ``bits`` bits after the point.

@@ -182,7 +182,7 @@ class SharedWave(CounterArray):
                 cells, stamps = np.empty(row.words.size, np.uint32), np.empty(row.words.size, np.uint32)
                 weights = np.empty(row.words.size, np.int64)
                 mine_from = np.uint32(min(max(1, live_from - shift), MAX_STAMP))
-                found = kernels.facts(row.state, mine_from, np.int64(shift), cells, stamps, weights)
+                found = kernels.as_weighted_arrivals(row.state, mine_from, np.int64(shift), cells, stamps, weights)
                 parts.append((cells[:found], stamps[:found], weights[:found]))
             cells, stamps, weights = (np.concatenate(columns) for columns in zip(*parts, strict=True))
             # Sorted as single words, stamp above index: several times faster than an indirect sort.

@@ -305,7 +305,7 @@ def bracket_all(sums: Any, n: Any, height: Any, rows: Any, bounds: Any) -> None:
 
 
 @kernel
-def facts(row: Any, live_from: Any, shift: Any, cells: Any, stamps: Any, weights: Any) -> int:
+def as_weighted_arrivals(row: Any, live_from: Any, shift: Any, cells: Any, stamps: Any, weights: Any) -> int:
     """The row as weighted arrivals: each note stands for its run at the finest level that was complete at its time."""
     heads, lost, words, runs = row
     size = np.uint64(words.shape[1])

@@ -210,7 +210,7 @@ def _count_since(cells: Cells, since: Any, state: Any, low: Counts, high: Counts
 
 
 @helper
-def followed(cell: Any, since: Any, n: Any, first: Any, base: Any, rings: Any) -> Any:
+def count_and_expiry(cell: Any, since: Any, n: Any, first: Any, base: Any, rings: Any) -> Any:
     """(value, due) of a cell: what it counts since a stamp, as ``Wave.since`` does, and until which stamp that stays so."""
     last = n[cell]
     value, due = np.int64(last - base[cell]), first[cell]

@@ -9,11 +9,11 @@ from lately.core.columns import Ints
 from lately.core.durations import Window
 from lately.core.errors import InputError
 from lately.core.keys import Keys, key_column
-from lately.core.times import check_tick, ticks_of
+from lately.core.times import ticks_of
 from lately.exact.asked import Asked
 from lately.exact.frames import columns_of, numbers
 from lately.exact.wide import Numbers
-from lately.ingest.order import is_sorted
+from lately.ingest.order import time_order
 
 NEVER = -(2**62)
 
@@ -53,15 +53,10 @@ def read_batch(given: Any, times: Any, asked: Asked, stream: Stream) -> Batch:
     keys = {name: key_column(given[name]) for name in asked.keys}
     sizes = {name: values.size for name, (values, _) in columns.items()} | {name: len(keys[name]) for name in keys}
     ticks = _ticks(times, _size(sizes, given, times, stream), asked, stream)
-    order = None if is_sorted(ticks) else np.argsort(ticks, kind="stable")
-    for end in (0, -1):
-        check_tick(int(ticks[end if order is None else order[end]]))
+    order = time_order(ticks, stream.floor)
     values = {name: column for name, (column, _) in columns.items()}
     batch = Batch(ticks, values, {name: integer for name, (_, integer) in columns.items()}, keys, tuple(given))
-    if order is None and ticks[0] >= stream.floor:
-        return batch
-    order = np.arange(ticks.size) if order is None else order
-    return _chosen(batch, order[ticks[order] >= stream.floor])
+    return batch if order is None else _chosen(batch, order)
 
 
 def _chosen(batch: Batch, rows: Ints) -> Batch:

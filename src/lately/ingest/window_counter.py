@@ -69,7 +69,7 @@ class WindowCounter(Windowed[Shape]):
         return [_array(shape, None)]
 
     @property
-    def _all(self) -> CounterArray:
+    def _total_counter(self) -> CounterArray:
         return self._parts[0]
 
     def __repr__(self) -> str:
@@ -88,7 +88,7 @@ class WindowCounter(Windowed[Shape]):
         else:
             column = hasattr(times, "__len__") and not isinstance(times, str)
             size = len(times) if column and getattr(times, "ndim", None) != 0 else 1
-        self._take(HashedKeys(np.zeros(size, np.uint64)), times, counts)
+        self._ingest(HashedKeys(np.zeros(size, np.uint64)), times, counts)
 
     def count(self, last: Duration | None = None, between: tuple[Any, Any] | None = None) -> Estimate:
         """How many arrivals the last so long had, or a range in the past; the whole window by default."""

@@ -27,9 +27,9 @@ from lately.core.errors import InputError, MergeError, ParameterError
 from lately.core.jit import tell_if_cold
 from lately.core.keys import HashedKeys, Hashes, Keys, all_hashes
 from lately.core.stored_keys import read_column, write_column
-from lately.core.times import check_tick, instant_of, tick_of, ticks_of_keys
+from lately.core.times import instant_of, tick_of, ticks_of_keys
 from lately.counters.base import MAX_COUNT, MAX_STAMP, Bounds, Cells, CounterArray, Counts, Part, Stamps
-from lately.ingest.order import ReorderBuffer, is_sorted, put_stamps
+from lately.ingest.order import ReorderBuffer, put_stamps, time_order
 from lately.ingest.ranges import range_ages
 from lately.ingest.shape import RESIZED, WindowShape
 
@@ -77,11 +77,11 @@ class Windowed(ABC, Generic[S]):
         self._now: int | None = None
         self._origin = 0  # the tick whose stamp would be 0
         self._reorder_buffer = ReorderBuffer.empty()
-        self._taken = 0
+        self._arrived = 0
         self._late = 0
         return self
 
-    def _twin(self, parts: Sequence[Part]) -> Self:
+    def _empty_like(self, parts: Sequence[Part]) -> Self:
         """An empty one of the same shape, made of these parts."""
         return object.__new__(type(self))._begin(self._shape, parts)
 
@@ -92,7 +92,7 @@ class Windowed(ABC, Generic[S]):
 
     @property
     @abstractmethod
-    def _all(self) -> CounterArray:
+    def _total_counter(self) -> CounterArray:
         """The array whose cell 0 counts all arrivals."""
 
     @property
@@ -143,10 +143,10 @@ class Windowed(ABC, Generic[S]):
         self._advance(tick_of(time, self._window))
 
     def _advance(self, tick: int) -> None:
-        self._see(tick)
+        self._move_now(tick)
         self._release()
 
-    def _see(self, tick: int) -> None:
+    def _move_now(self, tick: int) -> None:
         """Move now on to this tick; the first one also decides where stamps begin."""
         if self._now is None:
             self._now, self._origin = tick, self._origin_for(tick)
@@ -160,7 +160,7 @@ class Windowed(ABC, Generic[S]):
 
     # -- arrivals ------------------------------------------------------------------------------------------------------
 
-    def _take(self, keys: Keys, times: Any, counts: Any) -> None:
+    def _ingest(self, keys: Keys, times: Any, counts: Any) -> None:
         """Check a whole batch, then put it in order and count it."""
         size = len(keys)
         if size == 0:
@@ -168,34 +168,29 @@ class Windowed(ABC, Generic[S]):
         ticks = self._ticks(times, size)
         checked = arrival_counts(counts, size)
         arrived = size if checked is None else int(checked.sum())
-        if self._taken + arrived > MAX_COUNT:
-            raise InputError(f"{self._taken + arrived:,} arrivals in all, more than 2**62; scale the counts down")
+        if self._arrived + arrived > MAX_COUNT:
+            raise InputError(f"{self._arrived + arrived:,} arrivals in all, more than 2**62; scale the counts down")
 
-        order = None if is_sorted(ticks) else np.argsort(ticks, kind="stable")
-        for end in (0, -1):
-            check_tick(int(ticks[end if order is None else order[end]]))
-        floor = None if self._now is None else self._now - self._lateness
-        if order is None and (floor is None or ticks[0] >= floor) and not self._lateness:
-            self._taken += arrived
-            self._see(int(ticks[0]))
-            self._see(int(ticks[-1]))
+        order = time_order(ticks, None if self._now is None else self._now - self._lateness)
+        if order is None and not self._lateness:
+            self._arrived += arrived
+            self._move_now(int(ticks[0]))
+            self._move_now(int(ticks[-1]))
             self._apply(keys, ticks, checked)
             return
-        order = np.arange(size) if order is None else order
-        if floor is not None:
-            on_time = order[ticks[order] >= floor]
-            missed = size - on_time.size if checked is None else arrived - int(checked[on_time].sum())
-            self._late = min(self._late + missed, MAX_COUNT)
-            arrived -= missed
-            order = on_time
+        if order is None:
+            order = np.arange(size)
+        late = size - order.size if checked is None else arrived - int(checked[order].sum())
+        self._late = min(self._late + late, MAX_COUNT)
+        arrived -= late
         if not order.size:
             return
-        self._taken += arrived
+        self._arrived += arrived
         ticks = ticks[order]
         chosen = np.ones(order.size, np.int64) if checked is None else checked[order]
         hashes = all_hashes(keys)[order]
-        self._see(int(ticks[0]))
-        self._see(int(ticks[-1]))
+        self._move_now(int(ticks[0]))
+        self._move_now(int(ticks[-1]))
         if self._lateness:
             held = ReorderBuffer(ticks, hashes, chosen, keys.take(order) if self._keeps_keys else None)
             self._reorder_buffer = ReorderBuffer.concat([self._reorder_buffer, held])
@@ -290,7 +285,7 @@ class Windowed(ABC, Generic[S]):
             result = first._union(aligned, shape)
         if aligned is not None:
             result._advance(aligned.now)
-        result._taken = sum(one._taken for one in inputs)
+        result._arrived = sum(one._arrived for one in inputs)
         result._late = min(sum(one._late for one in inputs), MAX_COUNT)
         return result
 
@@ -333,7 +328,7 @@ class Windowed(ABC, Generic[S]):
                 "windows of arrivals cannot be merged: which of two sites' arrivals are the last n overall is in neither "
                 "sketch (ECM-15, section 5.1); use a window of time, such as window='1h'"
             )
-        if (taken := sum(one._taken for one in inputs)) > MAX_COUNT:
+        if (taken := sum(one._arrived for one in inputs)) > MAX_COUNT:
             raise MergeError(f"{taken:,} arrivals in all, more than 2**62; scale the counts down")
 
     def _aligned(self, inputs: Sequence[Self]) -> Aligned | None:
@@ -342,7 +337,7 @@ class Windowed(ABC, Generic[S]):
         if not times:
             return None
         now = max(times)
-        live = [one._at(now) for one in inputs if one._is_live(now)]
+        live = [one._caught_up(now) for one in inputs if one._is_live(now)]
         if len(live) > 1 and max(part.height for one in live for part in one._parts) >= MAX_HEIGHT:
             raise MergeError(f"more than {MAX_HEIGHT} levels of merging; merge many sketches in one call, lt.merge([...])")
         origin = self._origin_for(now)
@@ -355,13 +350,13 @@ class Windowed(ABC, Generic[S]):
     def _is_live(self, now: int) -> bool:
         """Whether it may hold arrivals of the window that ends at ``now``: if not, merging it in would add nothing."""
         start = now - self._window.span
-        if self._now is None or self._taken == 0 or self._now < start:
+        if self._now is None or self._arrived == 0 or self._now < start:
             return False
         if self._reorder_buffer.ticks.size and self._reorder_buffer.ticks[-1] >= start:
             return True
-        return bool(self._all.since(np.zeros(1, np.uint32), min(max(start - self._origin, 1), MAX_STAMP)).high[0] > 0)
+        return bool(self._total_counter.since(np.zeros(1, np.uint32), min(max(start - self._origin, 1), MAX_STAMP)).high[0] > 0)
 
-    def _at(self, now: int) -> Self:
+    def _caught_up(self, now: int) -> Self:
         """Itself, or where held-back arrivals fall due by ``now``, a copy that has counted them."""
         if not self._reorder_buffer.ticks.size or self._reorder_buffer.ticks[0] > now - self._lateness:
             return self
@@ -371,8 +366,8 @@ class Windowed(ABC, Generic[S]):
 
     def copy(self) -> Self:
         """An independent copy."""
-        twin = self._twin([part.copy() for part in self._parts])
-        for name in ("_now", "_origin", "_reorder_buffer", "_taken", "_late"):
+        twin = self._empty_like([part.copy() for part in self._parts])
+        for name in ("_now", "_origin", "_reorder_buffer", "_arrived", "_late"):
             setattr(twin, name, getattr(self, name))
         return twin
 
@@ -435,7 +430,7 @@ class Windowed(ABC, Generic[S]):
     def _write_state(self, out: Writer) -> None:
         out.u8(self._now is not None)
         out.i64(self._now or 0)
-        out.u64(self._taken)
+        out.u64(self._arrived)
         out.u64(self._late)
         out.integers(self._reorder_buffer.ticks - (self._now or 0))
         out.u64s(self._reorder_buffer.hashes)
@@ -450,19 +445,19 @@ class Windowed(ABC, Generic[S]):
         now = source.within(source.i64(), -(2**62), 2**62)
         self._now = now if started else None
         self._origin = self._origin_for(now) if started else 0
-        self._taken = source.within(source.u64(), 0, MAX_COUNT)
+        self._arrived = source.within(source.u64(), 0, MAX_COUNT)
         self._late = source.within(source.u64(), 0, MAX_COUNT)
         ticks = source.integers(1 - self._lateness, 0) + now
         hashes, counts = source.u64s(), source.integers(0, MAX_COUNT)
         source.check(ticks.size == hashes.size == counts.size, "columns of different lengths")
         source.check(bool((np.diff(ticks) >= 0).all()) and (started == 1 or not ticks.size), "entries are out of order")
-        source.check(started == 1 or self._taken == 0, "arrivals before time began")
-        source.check(float(counts.sum(dtype=np.float64)) <= 1.000001 * self._taken, "more arrivals held back than taken")
+        source.check(started == 1 or self._arrived == 0, "arrivals before time began")
+        source.check(float(counts.sum(dtype=np.float64)) <= 1.000001 * self._arrived, "more arrivals held back than taken")
         self._reorder_buffer = ReorderBuffer(ticks, hashes, counts, self._read_held_keys(source, hashes))
         stamp = now - self._origin if started else 1
         for part in self._parts:
             part.begin(self._origin)
-            part.read(source, stamp, stamp - self._lateness if started else 1, self._taken)
+            part.read(source, stamp, stamp - self._lateness if started else 1, self._arrived)
 
     def _read_held_keys(self, source: Reader, hashes: Hashes) -> Keys | None:
         if not self._keeps_keys or not hashes.size:

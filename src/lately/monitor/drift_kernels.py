@@ -7,7 +7,7 @@ import numpy as np
 
 from lately.core.jit import helper, kernel
 from lately.counters.base import MAX_STAMP
-from lately.counters.wave import add_one, add_weighted, followed
+from lately.counters.wave import add_one, add_weighted, count_and_expiry
 
 #: Why a run over events stopped: rings must grow, rows moved too far, a key passed its cap, a counter fell below its floor.
 GROW, MOVED, CAP, FLOOR = 1, 2, 4, 8
@@ -146,7 +146,7 @@ def run_window(events: Any, waves: Any, local: Any, watch: Any, shape: Any, at: 
                 while cell >= 0:
                     following, count, due = book[cell, NEXT], book[cell, PART], np.uint32(book[cell, DUE])
                     if due < since:
-                        count, due = followed(cell, since, n, first, base, rings)
+                        count, due = count_and_expiry(cell, since, n, first, base, rings)
                         count += book[cell, HELD]
                     _put_due(cell, np.int64(due), book, wheel, grain)
                     by = _put_count(cell, count, book, told, squares, shape)
@@ -183,7 +183,7 @@ def run_window(events: Any, waves: Any, local: Any, watch: Any, shape: Any, at: 
                 book[cell, HELD] -= counts[i]
                 count = book[cell, PART]  # it was counted when it was held back
             if book[cell, DUE] == MAX_STAMP:
-                count, due = followed(cell, since, n, first, base, rings)
+                count, due = count_and_expiry(cell, since, n, first, base, rings)
                 count += book[cell, HELD]
                 _put_due(cell, np.int64(due), book, wheel, grain)
             moved += np.float64(abs(_put_count(cell, count, book, told, squares, shape)))

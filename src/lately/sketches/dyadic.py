@@ -146,7 +146,7 @@ class Dyadic(WindowedTree, Moments):
 
     def update(self, keys: Any, times: Any = None, counts: Any = None) -> None:
         """Count a column of integer keys at their times, ``counts`` times each; a scalar is a column of one."""
-        self._take(HashedKeys(_keys_below(self.universe, keys, InputError).view(np.uint64)), times, counts)
+        self._ingest(HashedKeys(_keys_below(self.universe, keys, InputError).view(np.uint64)), times, counts)
 
     # -- read ----------------------------------------------------------------------------------------------------------
 

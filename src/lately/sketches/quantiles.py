@@ -193,7 +193,7 @@ class Quantiles(WindowedTree):
             raise InputError(
                 f"the value {odd:g} lies outside of {self.lo:g}..{self.hi:g}; filter it, or build with outside='clip'"
             )
-        self._take(HashedKeys(self._shape.steps.of(numbers).astype(np.uint64)), times, counts)
+        self._ingest(HashedKeys(self._shape.steps.of(numbers).astype(np.uint64)), times, counts)
 
     # -- read ----------------------------------------------------------------------------------------------------------
 

@@ -146,7 +146,7 @@ class WcmSketch(WindowedCountMin[WcmShape]):
 
     def _empty(self) -> Self:
         """A new one of the same shape."""
-        return self._twin(self._new_parts(self._shape))
+        return self._empty_like(self._new_parts(self._shape))
 
     def _range(self, last: Duration | None, between: tuple[Any, Any] | None) -> tuple[int, int | None]:
         ages = super()._range(last, between)

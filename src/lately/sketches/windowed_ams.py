@@ -190,7 +190,7 @@ class WindowedAmsSketch(WindowedSketch[AmsShape]):
 
         A window forgets, but it takes nothing back: counts are 0 or more.
         """
-        self._take(key_column(keys), times, counts)
+        self._ingest(key_column(keys), times, counts)
 
     def _count(self, keys: Keys, start: int, stamps: Stamps, counts: Counts | None) -> None:
         array, total = self._parts

@@ -89,12 +89,12 @@ class WindowedCountMin(WindowedSketch[S]):
         ``lateness``, else refused into ``late``. The whole batch is checked before any of it is counted.
         """
         column = key_column(keys)
-        self._take(column, times, counts)
+        self._ingest(column, times, counts)
         self._key_types = union(self._key_types, types_of_keys(column))
 
     def _count_rows(self, keys: Keys, start: int, stamps: Stamps, counts: Counts | None) -> Hashes:
         """Count a block in every row and in the total; gives its hashes, which are good until the next block."""
-        array, total = self._array, self._all
+        array, total = self._array, self._total_counter
         hashes, cells = scratch(stamps.size)
         hashes.fill(SEED)
         keys.hash_into(start, hashes)

@@ -27,7 +27,7 @@ class WindowedSketch(Windowed[S]):
         return self._shape.delta
 
     @property
-    def _all(self) -> CounterArray:
+    def _total_counter(self) -> CounterArray:
         total = self._parts[1]
         assert isinstance(total, CounterArray)
         return total
@@ -38,5 +38,5 @@ class WindowedSketch(Windowed[S]):
         return Estimate(int(value[0]), int(low[0]), int(high[0]), 1.0)
 
     def _total_in_range(self, ages: tuple[int, int | None], now: int | None = None) -> Bounds:
-        held, total = self._reorder_buffer, self._all
+        held, total = self._reorder_buffer, self._total_counter
         return self._bounds(total, np.zeros(1, np.uint32), lambda t: held.counts[held.ticks >= t].sum(), ages, now)

@@ -336,7 +336,7 @@ def _merge_job(groups: list[str], newest: str | None = None) -> Callable[..., pa
         return pa.table(
             columns
             | {
-                "arrivals": pa.array([merged._taken], pa.int64()),
+                "arrivals": pa.array([merged._arrived], pa.int64()),
                 "skipped": pa.array([skipped], pa.int64()),
                 "newest": pa.array([merged.now if has_newest else None], time_type),
                 "merges": pa.array([merged.merges], pa.int32()),
