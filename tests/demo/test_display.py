@@ -45,7 +45,7 @@ def test_a_batch_is_shown_with_what_is_hot_and_what_is_told(running):
     ]
     alert = Alert(now, 3, FLOOD, value=16_000.4)
     done = BatchReport(3, now, 20_000, 20_000, 0, 0, 8, 0.5, 4096, hot, [alert])
-    running.watched.take(done)
+    running.progress.add(done)
     running.record.add_batch(done, running.second, running.clock)
     text = shown(running)
     for said in (
@@ -65,5 +65,5 @@ def test_a_batch_is_shown_with_what_is_hot_and_what_is_told(running):
 def test_when_the_time_is_over_it_waits_for_the_last_rows(running):
     running.start -= 60
     now = datetime.fromtimestamp(running.start + 57, UTC)
-    running.watched.take(BatchReport(20, now, 10, 10, 0, 0, 8, 0.5, 4096, [], []))
+    running.progress.add(BatchReport(20, now, 10, 10, 0, 0, 8, 0.5, 4096, [], []))
     assert "finished; the last rows are being processed" in shown(running)

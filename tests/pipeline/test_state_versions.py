@@ -107,7 +107,7 @@ def test_a_version_that_is_there_is_not_written_again(versions):
     first = written(versions, 1, {("lima", "hot"): b"one"})
     before = sorted(os.listdir(versions.path))
     with pytest.raises(
-        LeaseError, match=r"another run has gone on to batch 1 of the state in .* while this one was at batch 1\."
+        LeaseError, match=r"another run has continued to batch 1 of the state in .* while this one was at batch 1\."
     ):
         versions.write(replace(first, totals={"counted": 7}))
     assert (versions.batches(), versions.read(1)) == ([1], first)
@@ -118,7 +118,7 @@ def test_a_version_behind_the_newest_is_not_written(versions):
     for batch in (5, 6):
         versions.write(replace(PLAIN, batch=batch))
     with pytest.raises(
-        LeaseError, match=r"another run has gone on to batch 6 .* while this one was at batch 4\..*restore both"
+        LeaseError, match=r"another run has continued to batch 6 .* while this one was at batch 4\..*restore both"
     ):
         versions.write(replace(PLAIN, batch=4))
     assert versions.batches() == [5, 6]
@@ -127,7 +127,7 @@ def test_a_version_behind_the_newest_is_not_written(versions):
 def test_a_version_that_appears_while_it_is_written_stays(versions):
     """The last look is before the file gets its name, and that name is given once."""
     other = StateVersions(versions.path)
-    with pytest.raises(LeaseError, match="another run has gone on to batch 3 "):
+    with pytest.raises(LeaseError, match="another run has continued to batch 3 "):
         versions.write(replace(PLAIN, batch=3), lambda: other.write(replace(PLAIN, batch=3, totals={"counted": 7})))
     assert versions.read(3).totals == {"counted": 7}
     with pytest.raises(LeaseError, match="no more"):
@@ -165,7 +165,7 @@ def test_a_run_is_behind_when_a_version_is_there_that_it_has_not_published(versi
     for batch, published in ((2, True), (3, False), (3, True)):
         versions.refuse_behind(batch, published)
     for batch, published in ((2, False), (1, True), (0, False)):
-        with pytest.raises(LeaseError, match=f"gone on to batch 2 .* at batch {batch}\\."):
+        with pytest.raises(LeaseError, match=f"continued to batch 2 .* at batch {batch}\\."):
             versions.refuse_behind(batch, published)
 
 
@@ -194,7 +194,7 @@ def test_clear_removes_everything(versions):
 
 def test_a_path_that_cannot_be_written_to_is_told(tmp_path):
     (tmp_path / "taken").write_text("a file")
-    with pytest.raises(InputError, match=r"cannot write the state to '.*taken'.*give a \[run\] checkpoint that can be"):
+    with pytest.raises(InputError, match=r"cannot write the state to '.*taken'.*give a writable \[run\] checkpoint"):
         StateVersions(str(tmp_path / "taken")).prepare()
 
 
@@ -202,7 +202,7 @@ def test_a_path_that_cannot_be_written_to_is_told(tmp_path):
 
 
 def test_a_missing_version_is_told_with_its_remedy(versions):
-    with pytest.raises(InputError, match=r"the state after batch 4 is missing from .*restore it, or start anew with another"):
+    with pytest.raises(InputError, match=r"the state after batch 4 is missing from .*restore it, or start over with another"):
         versions.read(4)
 
 
@@ -226,7 +226,7 @@ DAMAGED = {
 def test_damaged_json_is_told_with_its_remedy(versions, text):
     with open(f"{versions.path}/000000000004.json", "wb") as file:
         file.write(text if isinstance(text, bytes) else text.encode())
-    with pytest.raises(FormatError, match=r"000000000004\.json .*start anew"):
+    with pytest.raises(FormatError, match=r"000000000004\.json .*start over"):
         versions.read(4)
 
 
@@ -234,7 +234,7 @@ def test_damaged_json_is_told_with_its_remedy(versions, text):
 def test_json_of_another_lately_is_told_with_its_remedy(versions, number):
     with open(f"{versions.path}/000000000004.json", "w") as file:
         json.dump({"written": "by somebody"} | ({} if number is None else WHOLE | {"format": number}), file)
-    with pytest.raises(FormatError, match=r"000000000004\.json was written by another version of lately; run it with that one"):
+    with pytest.raises(FormatError, match=r"000000000004\.json was written by another version of lately; use that version"):
         versions.read(4)
 
 

@@ -112,8 +112,8 @@ def test_a_pipeline_without_mistakes_passes(spark, folder, mode):
         ("ts > 3", 'Cannot resolve "(ts > 3)" due to data type mismatch: the left and right operands of the binary operator '
          'have incompatible types ("TIMESTAMP" and "INT"); correct the SQL'),
         ("*", "it names all columns; name one of them, or an expression of one row"),
-        ("sum(n)", "it needs more than one row, or returns several for one; give an expression of a single row, without sum(…), "
-         "explode(…), over (…)"),
+        ("sum(n)", "it needs more than one row, or returns several for one; give an expression of a single row, "
+         "without sum(…), explode(…), over (…)"),
         ("explode(array(1))", "it needs more than one row, or returns several for one; give an expression of a single row, "
          "without sum(…), explode(…), over (…)"),
     ],

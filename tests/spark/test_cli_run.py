@@ -27,7 +27,7 @@ from typer.testing import CliRunner
 from lately import cli, text_tables
 from lately.cli import shown
 from lately.pipeline.batch_report import BatchReport
-from lately.spark.console import Watched, alert_lines
+from lately.spark.console import RunProgress, alert_lines
 from lately.store import Store, tables
 from lately.store.tables import Alert, Answer
 
@@ -509,34 +509,34 @@ def done(batch=0, **changes):
 
 
 def test_what_is_shown_of_a_run_so_far():
-    watched = Watched("shop", continuous=True)
-    assert watched.line() == "shop: no rows yet"
-    assert (watched.summary(), watched.summary(stopped=True)) == ("no new rows", "stopped before the first batch was done")
+    progress = RunProgress("shop", continuous=True)
+    assert progress.progress_line() == "shop: no rows yet"
+    assert (progress.summary(), progress.summary(stopped=True)) == ("no new rows", "stopped before the first batch was done")
     for batch in range(3):
-        watched.take(done(batch, alerts=[Alert(None, batch, "m", confidence=0.9)]))
-    assert watched.totals["rows"] == 30
+        progress.add(done(batch, alerts=[Alert(None, batch, "m", confidence=0.9)]))
+    assert progress.totals["rows"] == 30
     later = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=90)
-    assert watched.line(later).endswith("2 sites, state 2.0 KiB, up to 2026-01-01 00:00:00, 90 s behind the clock")
+    assert progress.progress_line(later).endswith("2 sites, state 2.0 KiB, up to 2026-01-01 00:00:00, 90 s behind the clock")
     screen = Console(width=150, file=io.StringIO(), color_system=None)
-    screen.print(watched.view(later, ["query 'x' is new"]), *watched.tables())
+    screen.print(progress.live_view(later, ["query 'x' is new"]), *progress.tables())
     shown = screen.file.getvalue()
     for words in ("note: query 'x' is new", "30 rows", "20 rows/s", "3 alerts", "-∞ … ∞", "firing"):
         assert words in shown
-    said = watched.as_dict([], stopped=True)
+    said = progress.as_dict([], stopped=True)
     assert json.loads(json.dumps(said, allow_nan=False)) == said
     assert said["answers"][0]["high"] is None
-    assert "behind" not in Watched("x", continuous=False).line(later)
+    assert "behind" not in RunProgress("x", continuous=False).line(later)
 
 
 def test_exact_answers_have_all_digits_and_long_items_are_folded():
-    watched = Watched("shop", continuous=False)
+    progress = RunProgress("shop", continuous=False)
     items = [f"/a/long/path/of/which/only/the/end/differs/{end}" for end in ("one", "two")]
     exact = replace(done().answers[0], value=1234567.890625, low=1234567.890625, high=1234567.890625, confidence=1.0)
     close = replace(exact, query="avg", value=5482.75121, low=5482.7511, high=5482.7513, confidence=0.9)
-    watched.take(done(answers=[replace(exact, item=item) for item in items] + [close]))
+    progress.add(done(answers=[replace(exact, item=item) for item in items] + [close]))
     for width in (60, 80, 200):
         screen = Console(width=width, file=io.StringIO(), color_system=None)
-        text_tables.show(screen, *watched.tables())
+        text_tables.show(screen, *progress.tables())
         rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in screen.file.getvalue().splitlines() if "│" in line]
         assert [row[3] for row in rows if row[3]] == ["1,234,567.890625", "1,234,567.890625", "5,482.75121"]
         assert "5,482.7511 … 5,482.7513" in [row[4] for row in rows]
@@ -552,39 +552,39 @@ def test_an_alert_is_a_line_with_its_state_time_monitor_item_and_value():
         "alert resolved: 2026-01-01 12:00:00 flood /\\x1b[2J: 7 (-∞ … ∞)",
     ]
     many = alert_lines(done(alerts=[alert] * 50))
-    assert (len(many), many[-1]) == (21, "… 30 alerts more; lately query alerts shows them")
-    watched = Watched("shop", continuous=True)
-    watched.take(done(alerts=[alert, other]))
-    assert [row["state"] for row in watched.as_dict([], stopped=False)["alerts"]] == ["firing", "resolved"]
+    assert (len(many), many[-1]) == (21, "… 30 more alerts; see lately query alerts")
+    progress = RunProgress("shop", continuous=True)
+    progress.add(done(alerts=[alert, other]))
+    assert [row["state"] for row in progress.as_dict([], stopped=False)["alerts"]] == ["firing", "resolved"]
 
 
 def test_the_most_frequent_reasons_are_told_and_they_stay_few():
-    watched = Watched("shop", continuous=True)
-    assert watched.refused("store") == []
+    progress = RunProgress("shop", continuous=True)
+    assert progress.uncounted_lines("store") == []
     for batch in range(3):
-        watched.take(done(batch, late=2, rejected=40, reasons={"no key": 20, "no time": 10, f"bad row {batch}": 10}))
-    late, rejected = watched.refused("store")
-    assert late == "6 late: more than the lateness behind their site; see lately query late --store store"
+        progress.add(done(batch, late=2, rejected=40, reasons={"no key": 20, "no time": 10, f"bad row {batch}": 10}))
+    late, rejected = progress.uncounted_lines("store")
+    assert late == "6 late: older than the lateness of the window allows; see lately query late --store store"
     counts = "60 no key, 30 no time, 10 bad row 0, 10 bad row 1, 10 bad row 2"
     assert rejected == f"120 rejected: {counts}; see lately query rejected --store store"
-    watched.take(done(3, late=0, rejected=2000, reasons={f"row {number}": 1 for number in range(2000)}))
-    assert watched.refused("store")[1].endswith("10 bad row 2, 2,000 others; see lately query rejected --store store")
-    assert len(watched.reasons) == 1000
-    assert watched.as_dict([], stopped=False)["reasons"][0] == {"reason": "no key", "rows": 60}
+    progress.add(done(3, late=0, rejected=2000, reasons={f"row {number}": 1 for number in range(2000)}))
+    assert progress.uncounted_lines("store")[1].endswith("10 bad row 2, 2,000 others; see lately query rejected --store store")
+    assert len(progress.reasons) == 1000
+    assert progress.as_dict([], stopped=False)["reasons"][0] == {"reason": "no key", "rows": 60}
 
 
 def test_a_run_of_years_is_remembered_in_part():
-    watched = Watched("shop", continuous=False)
+    progress = RunProgress("shop", continuous=False)
     for batch in range(1500):
-        watched.take(done(batch, answers=[]))
-    assert (watched.totals["batches"], len(watched.batches), watched.batches[-1]["batch"]) == (1500, 1000, 1499)
+        progress.add(done(batch, answers=[]))
+    assert (progress.totals["batches"], len(progress.batches), progress.batches[-1]["batch"]) == (1500, 1000, 1499)
 
 
 def test_many_answers_are_cut_in_the_table_only():
-    watched = Watched("shop", continuous=False)
+    progress = RunProgress("shop", continuous=False)
     row = done().answers[0]
-    watched.take(done(answers=[replace(row, item=str(i)) for i in range(50)]))
+    progress.add(done(answers=[replace(row, item=str(i)) for i in range(50)]))
     screen = Console(width=150, file=io.StringIO(), color_system=None)
-    screen.print(*watched.tables())
+    screen.print(*progress.tables())
     assert "… 30 more" in screen.file.getvalue()
-    assert len(watched.as_dict([], stopped=False)["answers"]) == 50
+    assert len(progress.as_dict([], stopped=False)["answers"]) == 50

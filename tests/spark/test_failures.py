@@ -151,12 +151,12 @@ def test_a_batch_that_fails_says_which_and_what_the_state_is(spark, stream, tmp_
 
 def test_the_first_batch_and_a_run_over_all(spark, stream, tmp_path):
     damaged(tmp_path, 0)
-    with pytest.raises(LatelyError, match=r"^batch 0 failed: .*; there is no state yet, and the next run processes batch 0 again$"):
+    with pytest.raises(
+        LatelyError, match=r"^batch 0 failed: .*; there is no state yet, and the next run processes batch 0 again$"
+    ):
         run(spark, stream)
     batch = content(stream["source"]["path"], tmp_path / "batch", mode="batch", queries=COUNT)
-    with pytest.raises(
-        LatelyError, match=r"^the run failed: .*0000\.parquet is not .*; no state is kept, so run it again$"
-    ):
+    with pytest.raises(LatelyError, match=r"^the run failed: .*0000\.parquet is not .*; no state is kept, so run it again$"):
         run(spark, batch)
 
 

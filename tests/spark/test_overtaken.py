@@ -152,7 +152,7 @@ def test_a_run_that_wakes_up_stops_and_changes_nothing(spark, night, in_peace, m
         assert "has taken over while this one" in text
         assert f"process {os.getpid()} on {socket.gethostname()}" in text
     else:
-        assert f"another run has gone on to batch {BATCHES - 1} of the state" in text
+        assert f"another run has continued to batch {BATCHES - 1} of the state" in text
         assert f"while this one was at batch {at}." in text
     assert on_disk(sleeper) == sleeper.left
     assert_same(everything(sleeper.said), in_peace)

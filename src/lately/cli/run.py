@@ -116,10 +116,10 @@ def _run(pipeline: Any, as_json: bool, quiet: bool) -> int | None:
     from datetime import UTC, datetime
 
     from lately.spark import runner
-    from lately.spark.console import Watched, alert_lines
+    from lately.spark.console import RunProgress, alert_lines
 
     is_batch = pipeline.config.source.mode == "batch"
-    watched = Watched(pipeline.config.name, pipeline.config.source.mode == "continuous")
+    progress = RunProgress(pipeline.config.name, pipeline.config.source.mode == "continuous")
     log, screen = _new_log(), shown.screen()
     live = screen.is_terminal and not quiet
     said = False
@@ -133,12 +133,12 @@ def _run(pipeline: Any, as_json: bool, quiet: bool) -> int | None:
 
     def told(done: Any) -> None:
         nonlocal said
-        watched.take(done)
+        progress.add(done)
         if not live:
             for note in () if said else notes():
                 tell(f"note: {note}")
             said = True
-            tell(watched.line(datetime.now(UTC)))
+            tell(progress.progress_line(datetime.now(UTC)))
         for line in alert_lines(done):  # above the live display, if there is one
             tell(line)
 
@@ -147,7 +147,7 @@ def _run(pipeline: Any, as_json: bool, quiet: bool) -> int | None:
 
     class View:
         def __rich__(self) -> Any:
-            return Group(watched.view(datetime.now(UTC), notes()), bar)
+            return Group(progress.live_view(datetime.now(UTC), notes()), bar)
 
     stop = runner.Stop(_leave)
     try:
@@ -172,12 +172,12 @@ def _run(pipeline: Any, as_json: bool, quiet: bool) -> int | None:
             tell(f"note: {note}")
     if stopped is not None:
         kept = "nothing is kept" if is_batch else f"the state is kept in {pipeline.config.run.checkpoint}; the next run goes on"
-        when = "" if watched.last is not None else " before the first batch was done"
+        when = "" if progress.last is not None else " before the first batch was done"
         print(f"lately: stopped{when}; {kept}", file=sys.stderr)
     if as_json:
-        print_json(watched.as_dict(notes(), stopped is not None))
+        print_json(progress.as_dict(notes(), stopped is not None))
     else:
         store = pipeline.config.store.path
-        summary = watched.summary(stopped is not None)
-        shown.show(*watched.tables(), Text(f"{summary}; answers are in {store}"), *map(Text, watched.refused(store)))
+        summary = progress.summary(stopped is not None)
+        shown.show(*progress.tables(), Text(f"{summary}; answers are in {store}"), *map(Text, progress.uncounted_lines(store)))
     return stopped

@@ -23,7 +23,7 @@ from lately.demo.scenario import Scenario
 from lately.demo.warm_up import warm_up
 from lately.pipeline.batch_report import BatchReport
 from lately.spark import runner
-from lately.spark.console import Watched
+from lately.spark.console import RunProgress
 from lately.spark.pipeline import Pipeline
 
 
@@ -51,7 +51,7 @@ class Demo:
         self.dashboard = DashboardServer(port)
         self.keeps_files, self.folder = keep is not None, _folder(keep)
         self.pipeline = Pipeline.of(pipeline_file(str(self.folder)))
-        self.watched = Watched("demo", continuous=True)
+        self.progress = RunProgress("demo", continuous=True)
         self.record = Record(self.pipeline.config, seed, self.scenario)
         #: The start of the stream in seconds since 1970; None before it.
         self.start: int | None = None
@@ -62,7 +62,7 @@ class Demo:
     @property
     def second(self) -> int:
         """The newest second of the stream that the newest batch has read; -1 before the first batch."""
-        time = None if self.watched.last is None else self.watched.last.time
+        time = None if self.progress.last is None else self.progress.last.time
         return int(time.timestamp()) - self.start if isinstance(time, datetime) and self.start is not None else -1
 
     @property
@@ -94,7 +94,7 @@ class Demo:
         threading.Thread(target=self._stop_after, args=(writer,), daemon=True).start()
 
         def handle(done: BatchReport) -> None:
-            self.watched.take(done)
+            self.progress.add(done)
             self.record.add_batch(done, self.second, self.clock)
             if not self.dashboard.started:
                 self.dashboard.start(self.pipeline.store.path)

@@ -32,14 +32,14 @@ class LiveDisplay:
 
     def __rich__(self) -> RenderableType:
         demo = self._demo
-        if demo.watched.last is None:
+        if demo.progress.last is None:
             waiting = f"eight sites are writing; the first batch takes some seconds ({max(0, demo.clock):.0f} s)"
             return Text(waiting, style="dim")
         return Group(_head(demo), Text(), _hot_pages(demo), *_alerts(demo), Text("Press Ctrl-C to end it.", style="dim"))
 
 
 def _head(demo: Demo) -> RenderableType:
-    done, totals = demo.watched.last, demo.watched.totals
+    done, totals = demo.progress.last, demo.progress.totals
     assert done is not None
     table = Table.grid(padding=(0, 3))
     table.add_row(Text("dashboard", style="dim"), Text(demo.dashboard.url, style="bold cyan"))
@@ -58,8 +58,8 @@ def _phase(demo: Demo) -> Text:
 
 
 def _hot_pages(demo: Demo) -> RenderableType:
-    assert demo.watched.last is not None
-    rows = [row for row in demo.watched.last.answers if row.query == "hot pages"]
+    assert demo.progress.last is not None
+    rows = [row for row in demo.progress.last.answers if row.query == "hot pages"]
     table = Table("last minute, all sites", box=SIMPLE_HEAD, padding=(0, 2, 0, 0))
     table.add_column("requests", justify="right")
     table.add_column("at least … at most", justify="right")
@@ -96,7 +96,7 @@ def lag(demo: Demo) -> float:
 
 def progress_line(demo: Demo) -> str:
     """The progress of the demo in one line, for output that is not a terminal."""
-    return f"{demo.watched.line(datetime.now(UTC))}; {demo.scenario.phase(demo.second)}"
+    return f"{demo.progress.progress_line(datetime.now(UTC))}; {demo.scenario.phase(demo.second)}"
 
 
 def alert_lines(done: BatchReport) -> list[str]:

@@ -1,7 +1,8 @@
-"""What stands between a run that slept and the results of the run that went on without it.
+"""Prevents a run that was suspended from overwriting the results of a run that took over.
 
-Two looks, each of which is enough by itself: nobody else has taken the lease, and there is no version after the batch that
-this run has reached. Whatever is written to the store, published or deleted passes here first, on the driver and in tasks.
+There are two checks, each of which is sufficient: no other run has taken the lease, and there is no version of the state after
+the batch that this run has reached. Every write to the store, publication and deletion is checked first, on the driver and in
+tasks.
 """
 
 from dataclasses import dataclass
@@ -12,10 +13,18 @@ from lately.store.lease import Lease
 
 @dataclass(frozen=True)
 class Fence:
-    """Whether a run may still write; it travels to the executors.
+    """Checks whether a run may still write; it is sent to the executors.
 
-    ``lease`` is what the run holds, None on filesystems that have none. ``state`` is the directory of its versions. ``batch``
-    is the batch that it has reached, and ``published`` says whether the version of that is there.
+    Parameters
+    ----------
+    lease
+        The lease that the run holds; None on filesystems without leases.
+    state
+        The directory of the versions of its state.
+    batch
+        The batch that it has reached.
+    published
+        Whether it has published the version of that batch. By default it has not.
     """
 
     lease: Lease | None
@@ -24,7 +33,7 @@ class Fence:
     published: bool = False
 
     def check(self) -> None:
-        """Raise LeaseError if another run has taken over or gone on."""
+        """Raise LeaseError if another run has taken over."""
         if self.lease is not None:
             self.lease.check()
         StateVersions(self.state).refuse_behind(self.batch, self.published)

@@ -1,4 +1,4 @@
-"""What ``lately run`` shows: a run so far, its answers and alerts, and what ``--check`` found; as data and as tables."""
+"""What ``lately run`` prints: the progress of a run, its answers and its alerts, as tables and as JSON."""
 
 from collections import Counter, deque
 from collections.abc import Sequence
@@ -15,80 +15,119 @@ from lately.pipeline.batch_report import BatchReport
 from lately.store.tables import Alert, Answer
 from lately.text_tables import plain, table_of, title
 
-#: Batches and alerts that are remembered; a stream may run for years.
-_REMEMBERED = 1000
-#: Answers of one query that a table shows.
-_SHOWN = 20
-#: Reasons of rejected rows that the summary names.
-_REASONS = 5
+#: The most recent batches and alerts that are kept in memory; a stream may run for years.
+_MAX_KEPT = 1000
+#: Answers of one query in a table, and alerts.
+_MAX_ROWS = 20
+#: Reasons of rejected rows in the summary.
+_MAX_REASONS = 5
 
 
-class Watched:
-    """A run so far."""
+class RunProgress:
+    """What a run has done so far.
+
+    Parameters
+    ----------
+    name
+        The name of the pipeline.
+    continuous
+        Whether it runs until it is stopped; then the progress says how far it is behind the clock.
+    """
 
     def __init__(self, name: str, continuous: bool) -> None:
         self.name, self._continuous = name, continuous
         self.totals = {"batches": 0, "rows": 0, "counted": 0, "late": 0, "rejected": 0, "alerts": 0, "seconds": 0.0}
-        self.batches: deque[dict[str, Any]] = deque(maxlen=_REMEMBERED)
-        self.alerts: deque[Alert] = deque(maxlen=_REMEMBERED)
-        #: How many rows were rejected for which reason; the most frequent ones.
+        self.batches: deque[dict[str, Any]] = deque(maxlen=_MAX_KEPT)
+        self.alerts: deque[Alert] = deque(maxlen=_MAX_KEPT)
+        #: Rejected rows by reason; only the most frequent reasons are kept.
         self.reasons: Counter[str] = Counter()
         self.last: BatchReport | None = None
 
-    def take(self, done: BatchReport) -> None:
-        """Another batch is done."""
-        self.last = done
+    def add(self, report: BatchReport) -> None:
+        """Add a batch."""
+        self.last = report
         for name in ("rows", "counted", "late", "rejected", "seconds"):
-            self.totals[name] += getattr(done, name)
+            self.totals[name] += getattr(report, name)
         self.totals["batches"] += 1
-        self.totals["alerts"] += len(done.alerts)
-        self.alerts.extend(done.alerts)
-        self.reasons.update(done.reasons)
-        if len(self.reasons) > _REMEMBERED:
-            self.reasons = Counter(dict(self.reasons.most_common(_REMEMBERED)))
+        self.totals["alerts"] += len(report.alerts)
+        self.alerts.extend(report.alerts)
+        self.reasons.update(report.reasons)
+        if len(self.reasons) > _MAX_KEPT:
+            self.reasons = Counter(dict(self.reasons.most_common(_MAX_KEPT)))
         names = ("batch", "time", "rows", "counted", "late", "rejected", "sites", "seconds", "state_bytes")
-        self.batches.append({name: getattr(done, name) for name in names})
+        self.batches.append({name: getattr(report, name) for name in names})
 
     def as_dict(self, notes: Sequence[str], stopped: bool) -> Json:
-        """The run as JSON can hold it: no dates, no infinities."""
-        answers = [] if self.last is None else self.last.answers
-        found = {
-            "name": self.name, "stopped": stopped, "notes": list(notes), "totals": self.totals, "batches": list(self.batches),
+        """Return the run for JSON: times are text, and numbers that are not finite are null.
+
+        Parameters
+        ----------
+        notes
+            The notes of the pipeline, such as that a query is new.
+        stopped
+            Whether a signal has stopped the run.
+        """
+        run = {
+            "name": self.name,
+            "stopped": stopped,
+            "notes": list(notes),
+            "totals": self.totals,
+            "batches": list(self.batches),
             "reasons": [{"reason": reason, "rows": rows} for reason, rows in self.reasons.most_common()],
-            "answers": answers, "alerts": list(self.alerts),
-        }  # fmt: skip
-        return to_json(found)
+            "answers": [] if self.last is None else self.last.answers,
+            "alerts": list(self.alerts),
+        }
+        return to_json(run)
 
     # -- while it runs -----------------------------------------------------------------------------------------------------
 
-    def line(self, now: datetime | None = None) -> str:
-        """Where the run is, in a line."""
-        done = self.last
-        if done is None:
-            return f"{self.name}: no rows yet"
-        said = f"{self.name}: batch {done.batch}, {done.rows:,} rows ({_rate(done.rows, done.seconds)}), {done.late:,} late, "
-        said += f"{done.rejected:,} rejected, {done.sites:,} sites, state {size(done.state_bytes)}, up to {when(done.time)}"
-        return said + self._lag(now)
+    def progress_line(self, now: datetime | None = None) -> str:
+        """Return the last batch in one line, for logs.
 
-    def view(self, now: datetime, notes: Sequence[str]) -> RenderableType:
-        """The run so far, to be looked at."""
-        totals, done = self.totals, self.last
+        Parameters
+        ----------
+        now
+            The clock, to say how far a continuous run is behind it; None to leave that out.
+        """
+        last = self.last
+        if last is None:
+            return f"{self.name}: no rows yet"
+        return (
+            f"{self.name}: batch {last.batch}, {last.rows:,} rows ({_rate(last.rows, last.seconds)}), {last.late:,} late, "
+            f"{last.rejected:,} rejected, {last.sites:,} sites, state {size(last.state_bytes)}, up to {time_text(last.time)}"
+            f"{self._lag(now)}"
+        )
+
+    def live_view(self, now: datetime, notes: Sequence[str]) -> RenderableType:
+        """Return what a terminal shows while the pipeline runs.
+
+        Parameters
+        ----------
+        now
+            The clock.
+        notes
+            The notes of the pipeline, such as that a query is new.
+        """
+        totals, last = self.totals, self.last
         table = Table.grid(padding=(0, 3))
-        if done is None:
+        if last is None:
             table.add_row(Text(self.name, style="bold"), "waiting for the first batch")
         else:
             table.add_row(
                 Text(self.name, style="bold"),
-                f"batch {done.batch}",
+                f"batch {last.batch}",
                 f"{totals['rows']:,} rows",
                 _rate(totals["rows"], totals["seconds"]),
                 f"{totals['late']:,} late",
                 f"{totals['rejected']:,} rejected",
             )
             table.add_row(
-                "", f"{done.sites:,} sites", f"state {size(done.state_bytes)}", f"{totals['alerts']:,} alerts",
-                Text(f"up to {when(done.time)}{self._lag(now)}"),
-            )  # fmt: skip
+                "",
+                f"{last.sites:,} sites",
+                f"state {size(last.state_bytes)}",
+                f"{totals['alerts']:,} alerts",
+                Text(f"up to {time_text(last.time)}{self._lag(now)}"),
+            )
         return Group(*(Text(f"note: {note}") for note in notes), table)
 
     def _lag(self, now: datetime | None) -> str:
@@ -100,91 +139,92 @@ class Watched:
     # -- at the end --------------------------------------------------------------------------------------------------------
 
     def tables(self) -> list[RenderableType]:
-        """The last answers, and the alerts."""
-        shown: list[RenderableType] = []
+        """Return tables of the last answers and of the alerts."""
+        tables: list[RenderableType] = []
         if self.last is not None and self.last.answers:
-            shown += _answers(self.last)
+            tables += _answers(self.last)
         if self.alerts:
-            shown += _alerts(list(self.alerts))
-        return shown
+            tables += _alerts(list(self.alerts))
+        return tables
 
     def summary(self, stopped: bool = False) -> str:
-        """The run in a line.
+        """Return the run in one line.
 
         Parameters
         ----------
         stopped
-            Whether a signal has stopped it, before there were no more rows.
+            Whether a signal has stopped it. By default it ended because there were no more rows.
         """
-        totals, done = self.totals, self.last
-        if done is None:
+        totals, last = self.totals, self.last
+        if last is None:
             return "stopped before the first batch was done" if stopped else "no new rows"
         word = "batch" if totals["batches"] == 1 else "batches"
-        said = (
+        return (
             f"{totals['batches']:,} {word}, {totals['rows']:,} rows: {totals['counted']:,} counted, {totals['late']:,} late, "
+            f"{totals['rejected']:,} rejected; {last.sites:,} sites, state {size(last.state_bytes)}; "
+            f"{totals['seconds']:.1f} s, {_rate(totals['rows'], totals['seconds'])}"
         )
-        said += f"{totals['rejected']:,} rejected; {done.sites:,} sites, state {size(done.state_bytes)}; "
-        return said + f"{totals['seconds']:.1f} s, {_rate(totals['rows'], totals['seconds'])}"
 
-    def refused(self, store: str) -> list[str]:
-        """Why rows were not counted, the most frequent reasons first, and the commands that show these rows.
+    def uncounted_lines(self, store: str) -> list[str]:
+        """Say why rows were not counted, the most frequent reasons first, and which commands show these rows.
 
         Parameters
         ----------
         store
             The path of the store.
         """
-        told = []
+        lines = []
         if late := self.totals["late"]:
-            told.append(f"{late:,} late: more than the lateness behind their site; see lately query late --store {store}")
+            lines.append(f"{late:,} late: older than the lateness of the window allows; see lately query late --store {store}")
         if rejected := self.totals["rejected"]:
-            most = self.reasons.most_common(_REASONS)
-            rest = rejected - sum(rows for _, rows in most)
-            words = [f"{rows:,} {_printable(reason)}" for reason, rows in most] + ([f"{rest:,} others"] if rest > 0 else [])
-            told.append(f"{rejected:,} rejected: {', '.join(words)}; see lately query rejected --store {store}")
-        return told
+            frequent = self.reasons.most_common(_MAX_REASONS)
+            others = rejected - sum(rows for _, rows in frequent)
+            parts = [f"{rows:,} {_printable(reason)}" for reason, rows in frequent]
+            parts += [f"{others:,} others"] if others > 0 else []
+            lines.append(f"{rejected:,} rejected: {', '.join(parts)}; see lately query rejected --store {store}")
+        return lines
 
 
-def alert_lines(done: BatchReport) -> list[str]:
-    """A line for each alert that began to fire or was resolved with a batch; many are cut short, as the store has them all.
+def alert_lines(report: BatchReport) -> list[str]:
+    """Return a line for each alert that began to fire or was resolved in a batch; at most 20, the store has them all.
 
     Parameters
     ----------
-    done
+    report
         The batch.
     """
     lines = []
-    for row in done.alerts[:_SHOWN]:
+    for row in report.alerts[:_MAX_ROWS]:
         value, bounds, _ = _cells(row)
         item = "" if row.item is None else f" {_printable(row.item)}"
         within = "" if bounds in ("exact", "–") else f" ({bounds})"
-        lines.append(f"alert {row.state}: {when(row.time)} {_printable(row.monitor)}{item}: {value}{within}")
-    more = len(done.alerts) - _SHOWN
-    return [*lines, f"… {more:,} alerts more; lately query alerts shows them"] if more > 0 else lines
+        lines.append(f"alert {row.state}: {time_text(row.time)} {_printable(row.monitor)}{item}: {value}{within}")
+    more = len(report.alerts) - _MAX_ROWS
+    return [*lines, f"… {more:,} more alerts; see lately query alerts"] if more > 0 else lines
 
 
 def _printable(text: str) -> str:
     return plain(text).plain
 
 
-def _answers(done: BatchReport) -> list[RenderableType]:
+def _answers(report: BatchReport) -> list[RenderableType]:
     table = table_of(("query", "site", "item"), ("value", "low … high", "sure"))
-    told: dict[str, int] = {}
-    for row in done.answers:
-        told[row.query] = told.get(row.query, 0) + 1
-        if told[row.query] <= _SHOWN:
+    rows_of: Counter[str] = Counter()
+    for row in report.answers:
+        rows_of[row.query] += 1
+        if rows_of[row.query] <= _MAX_ROWS:
             texts = (row.query, "all" if row.site is None else row.site or "–", _item(row))
             table.add_row(*map(plain, texts), *_cells(row))
-    for query, count in told.items():
-        if count > _SHOWN:
-            table.add_row(plain(query), "", f"… {count - _SHOWN:,} more")
-    return [title(f"answers up to {when(done.time)}"), table]
+    for query, count in rows_of.items():
+        if count > _MAX_ROWS:
+            table.add_row(plain(query), "", f"… {count - _MAX_ROWS:,} more")
+    return [title(f"answers up to {time_text(report.time)}"), table]
 
 
 def _alerts(alerts: list[Alert]) -> list[RenderableType]:
     table = table_of(("monitor", "item"), ("time", "state", "value", "low … high", "sure"))
-    for row in alerts[-_SHOWN:]:
-        table.add_row(plain(row.monitor), plain(_item(row)), when(row.time), row.state, *_cells(row))
+    for row in alerts[-_MAX_ROWS:]:
+        table.add_row(plain(row.monitor), plain(_item(row)), time_text(row.time), row.state, *_cells(row))
     return [title("alerts, newest last"), table]
 
 
@@ -196,13 +236,19 @@ def _cells(row: Answer | Alert) -> tuple[str, str, str]:
     return answer_texts(row.value, row.low, row.high, row.confidence)
 
 
-# -- words -------------------------------------------------------------------------------------------------------------
+# -- text --------------------------------------------------------------------------------------------------------------
 
 
-def when(time: Any) -> str:
-    """A moment as people read it."""
+def time_text(time: Any) -> str:
+    """Write a time for people: without a fraction of a second; "no row" if there is no time.
+
+    Parameters
+    ----------
+    time
+        A time, or a whole number if times are whole numbers.
+    """
     if time is None:
-        return "nothing"
+        return "no row"
     return time.strftime("%Y-%m-%d %H:%M:%S") if isinstance(time, datetime) else str(time)
 
 

@@ -1,10 +1,10 @@
-"""What Spark says in a hundred lines, as one sentence: the deepest cause that says something, without Java's and py4j's words.
+"""Failures of Spark as one sentence: the deepest cause that has a message, without the words of Java and py4j around it.
 
     Py4JJavaError ─ "Job aborted" ─ … ─ "Caused by: java.io.IOException: No space left on device"
     PythonException ─ "Traceback …" ─ "KeyError: 'ts'"
                                         └─ this is the reason; the whole text goes into the log of the run
 
-What is wrong in the file is found before anything runs, by ``analysis``; this is about what fails while it runs.
+Mistakes in the pipeline file are found before anything runs, by ``analysis``; this is about failures of a run.
 """
 
 import os
@@ -24,14 +24,19 @@ from lately.core.errors import InputError, LatelyError, LeaseError
 from lately.pipeline.state_versions import StateVersions
 from lately.spark.expressions import expression_with
 
-#: What Spark and the way to it raise.
+#: Exceptions of Spark and of py4j.
 SPARKS = (PySparkException, Py4JError)
-#: Longer sentences are cut; the log has all of it.
-_LONGEST = 700
+#: Longer sentences are shortened; the log has the whole text.
+_MAX_LENGTH = 700
 
 #: Errors of Spark that only say that there is another one.
 _WRAPPERS = ("STREAM_FAILED", "FOREACH_BATCH_USER_FUNCTION_ERROR", "FAILED_READ_FILE.NO_HINT", "TASK_WRITE_FAILED")
-_SAY_NOTHING = ("Exception thrown in awaitResult", "Job aborted", "Task failed while writing", "An exception was raised by the")
+_UNINFORMATIVE = (
+    "Exception thrown in awaitResult",
+    "Job aborted",
+    "Task failed while writing",
+    "An exception was raised by the",
+)
 _JAVA = re.compile(r"(?:Caused by: |: )?((?:[a-z_][\w$]*\.)+[A-Z][\w$]*)(?:: (.*))?$")
 _LOST_TASK = re.compile(r"^Job aborted due to stage failure: .*?\(TID \d+\) \([^)]*\): ")
 _PYTHON = re.compile(r"((?:\w+\.)*[A-Z]\w*)(?:: (.*))?$")
@@ -42,15 +47,15 @@ _ERRNO = re.compile(r"\[Errno \d+\] (.+?): '(.+)'$")
 
 
 class _Cause(NamedTuple):
-    """One exception of a chain: its class, the condition that Spark calls it by, what it says."""
+    """One exception of a chain: its class, its error condition in Spark, its message."""
 
-    kind: str
+    class_name: str
     condition: str
-    says: str
+    message: str
 
     @property
-    def says_something(self) -> bool:
-        empty = self.says in ("", "null") or self.says.startswith(_SAY_NOTHING)
+    def is_informative(self) -> bool:
+        empty = self.message in ("", "null") or self.message.startswith(_UNINFORMATIVE)
         return not empty and not self.condition.startswith(_WRAPPERS)
 
 
@@ -58,7 +63,7 @@ class _Cause(NamedTuple):
 
 
 def reason(error: BaseException) -> str:
-    """Why it failed, in one line: the deepest cause that Spark tells.
+    """Say in one line why something failed: the deepest cause that Spark reports.
 
     Parameters
     ----------
@@ -74,8 +79,8 @@ def reason(error: BaseException) -> str:
         return (
             "the Java process of Spark has ended; if it was killed for lack of memory, lower spark.driver.memory in [run.spark]"
         )
-    says = _scrubbed(_deepest(error))
-    return says if len(says) <= _LONGEST else f"{says[:_LONGEST].rstrip()}…"
+    message = _without_internals(_deepest(error))
+    return message if len(message) <= _MAX_LENGTH else f"{message[:_MAX_LENGTH].rstrip()}…"
 
 
 def _deepest(error: BaseException) -> str:
@@ -90,57 +95,62 @@ def _deepest(error: BaseException) -> str:
             'such as [run] master = "local[1]", or machines with more memory'
         )
     before, traced, after = text.rpartition("Traceback (most recent call last):")
-    if traced and (found := _end_of_traceback(after)) is not None:
-        kind, says, rest = found
-        if kind.startswith("py4j."):
-            return _of_chain(_causes(rest)) or _of_chain(_causes(before)) or says
-        if kind.startswith("lately."):
-            return says
-        if kind.startswith("pyspark."):
-            return _split(says)[1]
-        if match := _ERRNO.match(says):
-            return f"{match[2]}: {match[1]}"
-        return f"{kind.rpartition('.')[2]}: {says}" if says else kind.rpartition(".")[2]
+    if traced and (raised := _end_of_traceback(after)) is not None:
+        return _of_python(*raised, before)
     own = text if isinstance(error, SPARKS) else ""
     head = [] if isinstance(error, Py4JError) else [_Cause(type(error).__name__, *_split(_paragraph(str(error).splitlines())))]
-    found_says = _of_chain([*head, *_causes(own)])
-    return found_says or f"{type(error).__name__}: {next((line for line in text.splitlines() if line.strip()), 'no reason')}"
+    first_line = next((line for line in text.splitlines() if line.strip()), "no reason")
+    return _of_chain([*head, *_causes(own)]) or f"{type(error).__name__}: {first_line}"
+
+
+def _of_python(class_name: str, message: str, after: str, before: str) -> str:
+    """The reason from an exception of a Python worker, and from the Java stack traces after and before its traceback."""
+    if class_name.startswith("py4j."):
+        return _of_chain(_causes(after)) or _of_chain(_causes(before)) or message
+    if class_name.startswith("lately."):
+        return message
+    if class_name.startswith("pyspark."):
+        return _split(message)[1]
+    if match := _ERRNO.match(message):
+        return f"{match[2]}: {match[1]}"
+    short_name = class_name.rpartition(".")[2]
+    return f"{short_name}: {message}" if message else short_name
 
 
 def _of_chain(causes: list[_Cause]) -> str:
-    """What the deepest cause says that has a name of Spark's, or else says anything; with the file that was read."""
-    telling = [cause for cause in causes if cause.says_something]
-    if not telling:
+    """The message of the deepest cause with an error condition of Spark, else with any message; and the file that was read."""
+    informative = [cause for cause in causes if cause.is_informative]
+    if not informative:
         return ""
-    named = [cause for cause in telling if cause.condition]
-    chosen = (named or telling)[-1]
-    says = (
-        chosen.says if chosen.condition or len(chosen.says.split()) > 2 else f"{chosen.kind.rpartition('.')[2]}: {chosen.says}"
-    )
+    with_condition = [cause for cause in informative if cause.condition]
+    chosen = (with_condition or informative)[-1]
+    message = chosen.message
+    if not chosen.condition and len(message.split()) <= 2:
+        message = f"{chosen.class_name.rpartition('.')[2]}: {message}"
     for cause in causes:
-        file = re.search(r"while reading file (\S+?)\.(?:\s|$)", cause.says)
-        if file and file[1].rpartition("/")[2] not in says:
-            return f"cannot read {file[1]}: {says}"
-    return says
+        file = re.search(r"while reading file (\S+?)\.(?:\s|$)", cause.message)
+        if file and file[1].rpartition("/")[2] not in message:
+            return f"cannot read {file[1]}: {message}"
+    return message
 
 
 def _causes(text: str) -> list[_Cause]:
-    """The exceptions that a Java stack trace tells, the outermost first."""
-    found = []
+    """The exceptions in a Java stack trace, the outermost first."""
+    causes = []
     lines = text.splitlines()
     for number, line in enumerate(lines):
         match = _JAVA.match(line)
         if match is None:
             continue
-        kind, says = match[1], _paragraph([match[2] or "", *lines[number + 1 :]])
-        if (lost := _LOST_TASK.match(says)) and (inner := _JAVA.match(says[lost.end() :])):
-            kind, says = inner[1], inner[2] or ""
-        found.append(_Cause(kind, *_split(says)))
-    return found
+        class_name, message = match[1], _paragraph([match[2] or "", *lines[number + 1 :]])
+        if (lost := _LOST_TASK.match(message)) and (inner := _JAVA.match(message[lost.end() :])):
+            class_name, message = inner[1], inner[2] or ""
+        causes.append(_Cause(class_name, *_split(message)))
+    return causes
 
 
 def _end_of_traceback(text: str) -> tuple[str, str, str] | None:
-    """The exception that a Python traceback ends with: its class, what it says, and all that follows."""
+    """The exception at the end of a Python traceback: its class, its message, and the text after it."""
     lines = text.splitlines()
     for number, line in enumerate(lines):
         if line and not line[0].isspace() and (match := _PYTHON.match(line)):
@@ -149,7 +159,7 @@ def _end_of_traceback(text: str) -> tuple[str, str, str] | None:
 
 
 def _paragraph(lines: list[str]) -> str:
-    """Lines up to the end of what an exception says, as one."""
+    """The lines of an exception's message, joined."""
     taken: list[str] = []
     for line in lines:
         if _FRAME.match(line) or _END.match(line) or line.startswith(("Caused by: ", ": ")) or (taken and not line.strip()):
@@ -159,50 +169,59 @@ def _paragraph(lines: list[str]) -> str:
     return " ".join(taken)
 
 
-def _split(says: str) -> tuple[str, str]:
-    """Spark's name for an error and what it says, without its number in the SQL standard and the plan behind that."""
-    match = re.match(r"\[([A-Z][A-Z0-9_.]*)\] (.*)", says)
-    condition, rest = (match[1], match[2]) if match else ("", says)
+def _split(message: str) -> tuple[str, str]:
+    """Spark's error condition and the message, without the SQLSTATE and the plan after it."""
+    match = re.match(r"\[([A-Z][A-Z0-9_.]*)\] (.*)", message)
+    condition, rest = (match[1], match[2]) if match else ("", message)
     rest = re.sub(r"\s*SQLSTATE: \w{5}.*", "", rest)
     rest = re.sub(r" If necessary set \S+ to \S+ to bypass this error\.?| Please, refer to '\S+' for a fix\.?", "", rest)
     return condition, rest.strip().rstrip(".")
 
 
-def _scrubbed(says: str) -> str:
-    """Without names that only lately has for columns, and without those of py4j for objects."""
-    says = re.sub(r"(, )?`?_lately_\w+`?(?(1)|(, )?)", "", says)
-    return re.sub(r"\bo\d+\.\w+", "Spark", says)
+def _without_internals(message: str) -> str:
+    """Remove lately's own names of columns and py4j's names of objects."""
+    message = re.sub(r"(, )?`?_lately_\w+`?(?(1)|(, )?)", "", message)
+    return re.sub(r"\bo\d+\.\w+", "Spark", message)
 
 
 def _text(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception:  # py4j asks Java for it, which may have gone
+    except Exception:  # py4j asks Java for it, which may have ended
         return type(error).__name__
 
 
 def _whole_text(error: BaseException) -> str:
-    """All that an exception of Spark's knows, with the causes in Java, which its text leaves out."""
+    """The text of an exception of Spark with its causes in Java, which ``str`` leaves out."""
     return "\n".join(part for part in (_text(error), getattr(error, "_stackTrace", None)) if part)
 
 
 def details(error: BaseException) -> str | None:
-    """All there is to know of a failure, for a log: None if Spark had no part in it, or the sentence says all of it."""
-    chain, one = [], error.__cause__ if type(error) is LatelyError else None if isinstance(error, LatelyError) else error
-    while one is not None and one not in chain:
-        chain.append(one)
-        one = one.__cause__ or one.__context__
+    """Return the whole text of a failure, for a log.
+
+    Parameters
+    ----------
+    error
+        What was raised. The result is None if Spark was not involved, or if the message of the error says everything.
+    """
+    if isinstance(error, LatelyError) and type(error) is not LatelyError:
+        return None
+    chain: list[BaseException] = []
+    cause = error.__cause__ if isinstance(error, LatelyError) else error
+    while cause is not None and cause not in chain:
+        chain.append(cause)
+        cause = cause.__cause__ or cause.__context__
     if not any(isinstance(cause, SPARKS) for cause in chain):
         return None
     return "\n".join(["".join(traceback.format_exception(error)), *(_whole_text(cause) for cause in chain)]) + "\n"
 
 
-# -- what failed while it ran ------------------------------------------------------------------------------------------
+# -- failures of a run -------------------------------------------------------------------------------------------------
 
 
 @contextmanager
 def in_batch(config: Config, number: int, versions: StateVersions) -> Iterator[None]:
-    """Failures inside are raised again with the batch's number and the state that the next run starts from.
+    """Raise failures inside again with the number of the batch and the state from which the next run continues.
 
     Parameters
     ----------
@@ -211,15 +230,15 @@ def in_batch(config: Config, number: int, versions: StateVersions) -> Iterator[N
     number
         The batch that runs inside.
     versions
-        The state: what it holds when something has failed is what the next run goes on from.
+        The versions of the state.
     """
     try:
         yield
-    except LeaseError:  # it says what has become of the state
+    except LeaseError:  # its message says what happened to the state
         raise
     except (*SPARKS, OSError, LatelyError) as error:
         done = _batches(versions)
-        if number in done:  # what is left is upkeep, or somebody who listens
+        if number in done:  # only upkeep and listeners come after it
             if not isinstance(error, SPARKS) and not getattr(error, "filename", None):
                 raise
             message = f"batch {number} is done, but a step after it failed: {reason(error)}"
@@ -245,7 +264,17 @@ def _failed(error: BaseException, config: Config, number: int, done: list[int]) 
 
 
 def stopped(error: BaseException, config: Config, versions: StateVersions) -> LatelyError:
-    """What to raise when a stream ends between its batches: of its source, or of Spark's own log."""
+    """Make the error of a stream that failed between batches: in its source, or in Spark's own log.
+
+    Parameters
+    ----------
+    error
+        What Spark raised.
+    config
+        The pipeline that ran.
+    versions
+        The versions of the state.
+    """
     done = _batches(versions)
     state = (
         f"the state is as batch {done[-1]} left it, and the next run continues from there" if done else "there is no state yet"
@@ -260,23 +289,23 @@ def stopped(error: BaseException, config: Config, versions: StateVersions) -> La
 
 def _with_place(error: BaseException, config: Config) -> str:
     """The reason; for a full disk also where it is full, and what to do."""
-    says = reason(error)
-    full = _FULL.search(says)
+    message = reason(error)
+    full = _FULL.search(message)
     if not full:
-        return says
-    places = "" if "/" in says[: full.start()] else f" ({' or '.join(_full_places(config))})"
-    return f"{says}{places}: make space there, nothing is lost"
+        return message
+    places = "" if "/" in message[: full.start()] else f" ({' or '.join(_full_places(config))})"
+    return f"{message}{places}: make space there, nothing is lost"
 
 
 def _full_places(config: Config) -> list[str]:
-    """Java does not say which file had no room: the places where a pipeline writes, of these the ones with least room."""
+    """The places where a pipeline writes and that are full, or all of them; Java does not say which one was full."""
     local = config.run.spark.get("spark.local.dir") or os.environ.get("SPARK_LOCAL_DIRS") or "/tmp"
     places = [place for place in (config.run.checkpoint, config.store.path, str(local)) if place]
     free = {}
     for place in places:
         with suppress(OSError):
             free[place] = shutil.disk_usage(place).free
-    full = [place for place, room in free.items() if room < 2**20]
+    full = [place for place, free_bytes in free.items() if free_bytes < 2**20]
     return full or places
 
 
@@ -291,7 +320,7 @@ _Method = TypeVar("_Method", bound=Callable[..., Any])
 
 
 def explained(method: _Method) -> _Method:
-    """A method of a pipeline that raises no exception of Spark's, but a LatelyError that says why in one sentence."""
+    """Decorate a method of a pipeline: exceptions of Spark become LatelyErrors with the reason in one sentence."""
 
     @wraps(method)
     def call(self: Any, *args: Any, **options: Any) -> Any:
