@@ -525,7 +525,7 @@ def test_what_is_shown_of_a_run_so_far():
     said = progress.as_dict([], stopped=True)
     assert json.loads(json.dumps(said, allow_nan=False)) == said
     assert said["answers"][0]["high"] is None
-    assert "behind" not in RunProgress("x", continuous=False).line(later)
+    assert "behind" not in RunProgress("x", continuous=False).progress_line(later)
 
 
 def test_exact_answers_have_all_digits_and_long_items_are_folded():
