@@ -13,8 +13,8 @@ from numba import njit
 from bench.data import Ints, zipf
 from bench.report import Options, Report, Table, Verdict
 from lately.exact import by_tick, collective, rows_of
+from lately.exact.arrival_log import RowsOf
 from lately.exact.collective import Collective
-from lately.exact.rows_of import RowsOf
 
 LONGEST = 10_800  # seconds
 WINDOWS = (900, 1_800, 3_600, 7_200, 10_800)

@@ -11,7 +11,6 @@ import random
 from naive import NaiveWindows, agrees
 
 import lately as lt
-from lately.exact.planner import algorithms
 
 #: The values of a window one after the other: no row can be left out, taken twice or moved without being seen.
 LISTED = lt.agg.custom(
@@ -56,7 +55,7 @@ class Race:
         for column in self.columns:
             for i in range(self.random.choice([1, 1, 2])):
                 aggregate, span = self.random.choice(aggregates)(column), self._span()
-                for using in (None, *algorithms(aggregate)):
+                for using in (None, *aggregate.function.algorithms):
                     self.asked[f"{column}{i} {using}"] = aggregate, span
                     self.windows[0].add(f"{column}{i} {using}", aggregate, using=using, **span)
 

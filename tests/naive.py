@@ -449,12 +449,13 @@ def aggregated(aggregate, values):
         return len(values)
     if not values:
         return None
-    if aggregate.algebra is not None:
-        return aggregate.algebra.lower(functools.reduce(aggregate.algebra.combine, map(aggregate.algebra.lift, values)))
+    if aggregate.function.user_defined:
+        algebra = aggregate.function.algebra
+        return algebra.lower(functools.reduce(algebra.combine, map(algebra.lift, values)))
     if kind in ("min", "max", "first", "last"):
         return {"min": min, "max": max, "first": lambda v: v[0], "last": lambda v: v[-1]}[kind](values)
     if kind == "quantile":
-        share, ordered = Fraction(repr(aggregate.parameter)), sorted(values)
+        share, ordered = Fraction(repr(aggregate.function.parameter)), sorted(values)
         return next(value for i, value in enumerate(ordered, 1) if Fraction(i, len(values)) >= share)
     infinite = {value for value in values if math.isinf(value)}
     if kind in ("sum", "avg"):
@@ -463,7 +464,7 @@ def aggregated(aggregate, values):
         if kind == "sum" and all(isinstance(value, int) for value in values):
             return sum(values)
         return nearest(sum(map(Fraction, values)) / (len(values) if kind == "avg" else 1))
-    ddof = int(aggregate.parameter)
+    ddof = int(aggregate.function.parameter)
     if infinite or len(values) <= ddof:
         return None
     mean = sum(map(Fraction, values)) / len(values)
@@ -485,7 +486,7 @@ def agrees(aggregate, value, expected, ulps=4):
         return value is None  # undefined, such as a product of zero and infinity
     if value is None or expected is None or not isinstance(expected, float) or math.isinf(expected):
         return value == expected and (value is None) == (expected is None)
-    if aggregate.algebra is not None:
+    if aggregate.function.user_defined:
         return math.isclose(value, expected, rel_tol=1e-9)
     if aggregate.kind in ("avg", "variance", "stddev"):
         return abs(value - expected) <= ulps * math.ulp(expected)

@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 from naive import NaiveWindows, agrees
 
 import lately as lt
-from lately.exact.asked import Largest
+from lately.exact.requirements import LargestTracker
 
 WORDS = lt.agg.custom("changing_words", identity="", lift=lambda x: f"{x:g} ", combine=lambda a, b: a + b, lower=lambda s: s)
 NUMBERS = [
@@ -180,7 +180,7 @@ class LargestMachine(RuleBasedStateMachine):
 
     def __init__(self):
         super().__init__()
-        self.fast, self.twin = Largest(), []
+        self.fast, self.twin = LargestTracker(), []
 
     @rule(number=st.integers(0, 9))
     def add(self, number):
@@ -197,7 +197,7 @@ class LargestMachine(RuleBasedStateMachine):
         self._check()
 
     def _check(self):
-        assert self.fast.most(-1) == max(self.twin, default=-1)
+        assert self.fast.largest(-1) == max(self.twin, default=-1)
         assert bool(self.fast) == bool(self.twin)
 
 

@@ -284,7 +284,7 @@ def test_integers_beyond_64_bits_are_refused_whole(value):
     w = windows([1, 2])
     for column in ([3, value], [3.5, value], [None, value], np.array([3, value], object), value):
         with pytest.raises(
-            lt.InputError, match=rf"'x' has the value {value}, beyond the integers of 64 bits .*cast it to float"
+            lt.InputError, match=rf"'x' has the value {value}, which is not a 64-bit integer .*cast it to float"
         ):
             w.update({"x": column})
     check(w.answers(), [1, 2])
@@ -301,7 +301,7 @@ def test_what_takes_floats_refuses_integers_that_are_none():
     check({name: w[name] for name in KINDS}, [1, 2])
     w.update({"x": [2**60]})  # which is a float
     w = windows([3, TOP])
-    with pytest.raises(lt.ParameterError, match=r"'mine' asks for an aggregate of your own, .*cast to float"):
+    with pytest.raises(lt.ParameterError, match=r"'mine' asks for a custom aggregate, .*cast to float"):
         w.add("mine", mine("x"), last=lt.arrivals(5))
     assert "mine" not in w
     check(w.answers(), [3, TOP])

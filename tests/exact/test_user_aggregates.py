@@ -11,7 +11,6 @@ from naive import NaiveWindows, agrees
 
 import lately as lt
 from lately.exact import operations
-from lately.exact.planner import algorithms
 
 
 def product(name, **options):
@@ -58,7 +57,7 @@ PARITY = lt.agg.custom(
 )
 COMPILED = [PRODUCT, MEAN, RANGE]
 PLAIN = [PLAIN_PRODUCT, DISTINCT, SEQUENCE, DIGITS, PARITY]
-CASES = [(make, using) for make in (*COMPILED, *PLAIN) for using in algorithms(make("x"))]
+CASES = [(make, using) for make in (*COMPILED, *PLAIN) for using in make("x").function.algorithms]
 
 
 def build(what, using=None, **window):
@@ -197,7 +196,7 @@ def test_a_batch_on_which_they_fail_is_refused_whole(make):
     w.add("sum", lt.agg.sum("x"), last=10)
     w.update({"x": [1.0, 2.0]}, [1, 2])
     before = (w.answers(), dict(w.answers()), w.now, w.late, w.nbytes)
-    with pytest.raises(lt.InputError, match=r"the aggregate 'user_\w+' fails on these values.*mend lift or combine"):
+    with pytest.raises(lt.InputError, match=r"the aggregate 'user_\w+' fails on these values.*correct lift or combine"):
         w.update({"x": [1.0, -1.0, 500.0], "more": [1, 2, 3]}, [1, 9, 10])
     assert (dict(w.answers()), w.now, w.late, w.nbytes) == before[1:]
     w.update({"x": 2.0}, 3)
@@ -268,17 +267,17 @@ def test_a_warning_says_that_it_is_slow(caplog):
 
 
 def test_an_aggregate_is_compiled_once():
-    assert operations.user_operation(MEAN("x")) is operations.user_operation(MEAN("y"))
+    assert MEAN("x").function.operation is MEAN("y").function.operation
 
 
 def test_a_notebook_that_defines_the_same_over_and_over_does_not_leak(monkeypatch):
-    monkeypatch.setattr(operations, "_MANY", len(operations._OPERATIONS) + 3)
+    monkeypatch.setattr(operations, "_MAX_OPERATIONS", len(operations._OPERATIONS) + 3)
     for number in range(10):
         again = lt.agg.custom("user_again", identity="", lift=str, combine=lambda a, b: a + b, lower=lambda s, n=number: n)
         w = build(again("x"))
         w.update({"x": 1.0})
         assert w["q"].value == number
-        assert len(operations._OPERATIONS) <= operations._MANY
+        assert len(operations._OPERATIONS) <= operations._MAX_OPERATIONS
 
 
 def test_with_an_inverse_lookups_share_one_index():

@@ -11,7 +11,6 @@ from naive import NaiveWindows, agrees
 
 import lately as lt
 from lately.exact import plans
-from lately.exact.planner import algorithms
 
 WORDS = lt.agg.custom(
     "machine_words", identity="", lift=lambda x: f"{x:g} ", combine=lambda a, b: a + b, lower=lambda s: s, inverse=None
@@ -85,7 +84,7 @@ class WindowsMachine(RuleBasedStateMachine):
     @rule(aggregate=aggregates, span=spans)
     def add_query(self, aggregate, span):
         """Ask once for each algorithm, and once with the planner left to choose."""
-        for using in (None, *algorithms(aggregate)):
+        for using in (None, *aggregate.function.algorithms):
             name = f"q{self.names}"
             self.names += 1
             self.fast.add(name, aggregate, using=using, **span)

@@ -8,7 +8,6 @@ import pytest
 from naive import NaiveWindows, agrees
 
 import lately as lt
-from lately.exact.planner import algorithms
 
 SPREAD = lt.agg.custom(
     "matrix_spread",
@@ -39,7 +38,7 @@ AGGREGATES = [
     TOTAL("x"),
     LETTERS("x"),
 ]
-CASES = [(aggregate, using) for aggregate in AGGREGATES for using in algorithms(aggregate)]
+CASES = [(aggregate, using) for aggregate in AGGREGATES for using in aggregate.function.algorithms]
 
 KINDS = {
     "last so long": [{"last": n} for n in (1, 2, 7, 8, 31, 300)],

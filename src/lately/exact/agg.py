@@ -10,6 +10,8 @@ from typing import Any
 from lately.core.errors import ParameterError
 from lately.exact.aggregates import Aggregate, define
 from lately.exact.algebra import Algebra
+from lately.exact.built_in import built_in
+from lately.exact.user_function import UserFunction
 
 __all__ = ["avg", "count", "custom", "first", "last", "max", "min", "quantile", "stddev", "sum", "variance"]
 
@@ -25,7 +27,7 @@ def count(column: str | None = None) -> Aggregate:
     >>> count(), count("price")
     (count(), count('price'))
     """
-    return Aggregate("count", None) if column is None else _of("count", column)
+    return Aggregate(built_in("count"), None) if column is None else _of("count", column)
 
 
 def sum(column: str) -> Aggregate:
@@ -216,17 +218,18 @@ def custom(
     algebra = Algebra(lift, combine, lower, identity, inverse)
     _check_neutral(name, algebra)
     define(name, algebra)
+    custom_function = UserFunction(name, algebra)
 
     def of(column: str) -> Aggregate:
         _check_column(name, column)
-        return Aggregate(name, column, None, algebra)
+        return Aggregate(custom_function, column)
 
     return of
 
 
 def _of(kind: str, column: Any, parameter: float | None = None) -> Aggregate:
     _check_column(kind, column)
-    return Aggregate(kind, column, parameter)
+    return Aggregate(built_in(kind, parameter), column)
 
 
 def _check_column(function: str, column: Any) -> None:

@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from lately.core.errors import ParameterError
-from lately.exact.algebra import Algebra, built_in
+from lately.exact.aggregate_function import AggregateFunction
+from lately.exact.algebra import Algebra
+from lately.exact.built_in import NAMES, built_in
+from lately.exact.user_function import UserFunction
 
-_BUILT_IN = ("count", "sum", "avg", "min", "max", "variance", "stddev", "first", "last", "quantile")
 _DEFINED: dict[str, Algebra] = {}
-
-#: Their answers are integers where the values are.
-KEEP_INTEGERS = ("sum", "min", "max", "first", "last", "quantile")
 
 _NOTHING = math.inf, -math.inf  # the range that no number lies in
 
@@ -25,14 +24,10 @@ class Aggregate:
 
     Parameters
     ----------
-    kind
-        Its name: ``"sum"``, or the name that a user gave to ``lt.agg.custom``.
+    function
+        What is computed: one of the built-in functions, or one that a user defined.
     column
         The column that it reads; None for ``count()``, which counts all arrivals.
-    parameter
-        The share of a quantile, the ``ddof`` of a variance or standard deviation; None for all others.
-    algebra
-        How its states are made and combined, if a user defined it; None for a built-in aggregate.
 
     >>> import lately as lt
     >>> lt.agg.sum("shares")
@@ -41,20 +36,18 @@ class Aggregate:
     sum('shares') > 10000
     """
 
-    kind: str
+    function: AggregateFunction
     column: str | None
-    parameter: float | None = None
-    algebra: Algebra | None = None
+
+    @property
+    def kind(self) -> str:
+        """The name of the function."""
+        return self.function.name
 
     @property
     def key(self) -> tuple[Any, ...]:
         """Equal for aggregates that can share everything but their windows."""
-        return self.kind, self.column, self.parameter, self.algebra and id(self.algebra)
-
-    @property
-    def states(self) -> Algebra:
-        """How its states are made and combined."""
-        return built_in(self.kind, self.parameter) if self.algebra is None else self.algebra
+        return self.column, *self.function.key
 
     def of(self, values: Iterable[float]) -> Any:
         """The aggregate of these values, computed by its definition: the answer of a window that holds them.
@@ -69,17 +62,8 @@ class Aggregate:
         (1.0, 9223372036854775809)
         """
         present = [value for value in values if value is not None and value == value]
-        state = self.states.state(present)
-        return self.answer(state, integer=all(isinstance(value, int) for value in present))
-
-    def answer(self, state: Any, *, integer: bool) -> Any:
-        """The answer that a state stands for; an exact integer of values that all came as integers, where it is one."""
-        if integer and self.kind == "sum":
-            return state.integer()
-        value = self.states.lower(state)
-        if integer and self.kind in KEEP_INTEGERS and isinstance(value, float) and value.is_integer():
-            return int(value)
-        return value
+        state = self.function.algebra.state(present)
+        return self.function.answer(state, integer=all(isinstance(value, int) for value in present))
 
     def between(self, low: float, high: float) -> "Condition":
         """The condition that the answer lies between two bounds.
@@ -117,9 +101,7 @@ class Aggregate:
         raise ParameterError(f"{self} is a query, not an answer", remedy="give it to Windows.add")
 
     def __repr__(self) -> str:
-        arguments = [] if self.column is None else [repr(self.column)]
-        if self.parameter is not None and not (self.kind != "quantile" and self.parameter == 1):
-            arguments.append(f"{self.parameter!r}" if self.kind == "quantile" else f"ddof={self.parameter:.0f}")
+        arguments = [] if self.column is None else [repr(self.column), *self.function.arguments()]
         return f"{self.kind}({', '.join(arguments)})"
 
 
@@ -159,8 +141,10 @@ def define(name: str, algebra: Algebra) -> None:
     _DEFINED[name] = algebra
 
 
-def stored(kind: str, column: str | None, parameter: float | None) -> Aggregate | None:
-    """The aggregate that stored bytes refer to; None if it is a user's and not defined in this process."""
-    if kind in _BUILT_IN:
-        return Aggregate(kind, column, parameter)
-    return Aggregate(kind, column, None, _DEFINED[kind]) if kind in _DEFINED else None
+def stored_function(name: str, parameter: float | None) -> AggregateFunction | None:
+    """The function that stored bytes refer to; None if it is a user's and not defined in this process."""
+    if name in NAMES:
+        return built_in(name, parameter)
+    if parameter is not None:
+        raise ValueError(f"the aggregate function {name!r} takes no parameter, not {parameter!r}")
+    return UserFunction(name, _DEFINED[name]) if name in _DEFINED else None

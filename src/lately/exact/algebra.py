@@ -1,7 +1,7 @@
 """What an aggregate is: how to lift a value to a state, combine two states, lower a state to the answer.
 
 States of the built-in aggregates hold sums as fractions, so they combine in any order, on any number of sites, to the same
-answer. The fast structures of this package compute the same from arrays; these here define it.
+answer. The fast structures of this package compute the same from arrays; the algebras define it.
 """
 
 import math
@@ -9,10 +9,6 @@ import operator
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any, NamedTuple
-
-import numpy as np
-
-from lately.exact.wide import number, of_list
 
 
 class Algebra(NamedTuple):
@@ -65,8 +61,8 @@ class Moments(NamedTuple):
 
     def integer(self) -> int | None:
         """The sum of integers; None of nothing, and if it is no integer."""
-        whole = self.count and not (self.plus or self.minus) and self.total.denominator == 1
-        return self.total.numerator if whole else None
+        is_integer = self.count and not (self.plus or self.minus) and self.total.denominator == 1
+        return self.total.numerator if is_integer else None
 
     def sum(self) -> float | None:
         """The sum, rounded once; None of nothing."""
@@ -99,74 +95,37 @@ def as_float(value: Fraction) -> float:
         return math.inf if value > 0 else -math.inf
 
 
-class Seen(NamedTuple):
-    """A value and when it was seen."""
+class TimedValue(NamedTuple):
+    """A value and the tick of its arrival."""
 
     tick: int
     value: float | int
 
 
-def _either(pick: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """Of two states the one to pick, or the only one that is something."""
+def unless_none(pick: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """``pick`` of two states, or the one that is not None."""
     return lambda a, b: b if a is None else a if b is None else pick(a, b)
 
 
-def _value(state: Any) -> Any:
-    return None if state is None else state.value if isinstance(state, Seen) else state
+def lower_value(state: Any) -> Any:
+    """The value of a state that may have its tick with it; None of no value."""
+    return None if state is None else state.value if isinstance(state, TimedValue) else state
 
 
-def _earlier(a: Seen, b: Seen) -> Seen:
+def earlier(a: TimedValue, b: TimedValue) -> TimedValue:
+    """The older of two values; the first of two with equal ticks."""
     return a if a.tick <= b.tick else b
 
 
-def _later(a: Seen, b: Seen) -> Seen:
+def later(a: TimedValue, b: TimedValue) -> TimedValue:
+    """The newer of two values; the second of two with equal ticks."""
     return b if b.tick >= a.tick else a
 
 
 def rank(share: float, count: int) -> int:
-    """Which of ``count`` sorted values is this quantile, from 0 on: the first that a share of them does not exceed."""
-    wanted = share * count
-    place = math.ceil(wanted)
-    if place - 1 >= wanted * (1 - 2.0**-50):  # 0.7 * 10 is a little more than 7
+    """The place of a quantile among ``count`` sorted values, from 0 on: the first that a share of them does not exceed."""
+    exact_place = share * count
+    place = math.ceil(exact_place)
+    if place - 1 >= exact_place * (1 - 2.0**-50):  # 0.7 * 10 is a little more than 7
         place -= 1
     return min(max(place, 1), count) - 1
-
-
-def built_in(kind: str, parameter: float | None = None) -> Algebra:
-    """The algebra of a built-in aggregate.
-
-    >>> built_in("avg").of([0.1, 0.2, 0.3])
-    0.2
-    """
-    if kind == "count":
-        return Algebra(lambda value, tick=0: 1, operator.add, lambda state: state, 0, operator.sub)
-    if kind in ("sum", "avg", "variance", "stddev"):
-        lower = _moment(kind, parameter)
-        return Algebra(lambda value, tick=0: Moments.lift(value), Moments.combine, lower, Moments(), Moments.inverse)
-    if kind in ("max", "min"):
-        return Algebra(lambda value, tick=0: value, _either(max if kind == "max" else min), _value, None)
-    if kind in ("first", "last"):
-        return Algebra(lambda value, tick=0: Seen(tick, value), _either(_earlier if kind == "first" else _later), _value, None)
-    assert kind == "quantile", kind
-    share = 0.5 if parameter is None else parameter
-    return Algebra(
-        lambda value, tick=0: of_list([value], "values"),
-        lambda a, b: np.sort(np.concatenate([a, b]), kind="stable"),  # two sorted runs, which a stable sort just merges
-        lambda state: number(state[rank(share, state.size)]) if state.size else None,
-        np.empty(0),
-    )
-
-
-def _moment(kind: str, parameter: float | None) -> Callable[[Moments], float | None]:
-    if kind == "sum":
-        return Moments.sum
-    if kind == "avg":
-        return Moments.average
-    ddof = int(parameter or 0)
-    if kind == "variance":
-        return lambda state: state.variance(ddof)
-    return lambda state: _root(state.variance(ddof))
-
-
-def _root(variance: float | None) -> float | None:
-    return None if variance is None else math.sqrt(variance)

@@ -1,4 +1,4 @@
-"""What a query over an exact window answers, one by one and all together."""
+"""The answers of exact windows: of one query, and of all queries together."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,9 +22,18 @@ class KeyValue(NamedTuple):
 class Answer:
     """The answer of one query: a number, or for a filter the substreams that pass it.
 
-    ``value`` is None while the window is not covered, and for anything but a count when nothing is in it, as in SQL.
-    ``rows`` arrivals lie in the window (of a filter: so many substreams pass), ``missing`` of them without a value. ``covered``
-    is the share of the window that the query has seen: less than 1 for a while when it was added to a stream that was running.
+    Parameters
+    ----------
+    value
+        The number, or for a filter a table of keys and values. None while ``covered`` is below 1, and, as in SQL, for all
+        aggregates but a count if the window has no values.
+    rows
+        The number of arrivals in the window; for a filter the number of substreams that pass.
+    missing
+        The number of these arrivals without a value; 0 by default.
+    covered
+        The share of the window of which all arrivals are known; 1 by default. It is below 1 for a while after a query is added
+        to a stream that has begun.
 
     >>> Answer(12_345, 300), Answer(None, 120, covered=0.4)
     (Answer(12_345, 300 rows), Answer(None, 120 rows, 40% covered))
@@ -52,19 +61,19 @@ class Answer:
 
 
 def _written(value: Any) -> str:
-    """A value in full, as people read it."""
+    """A value with all its digits, as text for users."""
     return f"{value:_}" if isinstance(value, int | float) else str(value)
 
 
-class Found(NamedTuple):
-    """What a pass over the queries for numbers found, one entry a query."""
+class LookupResult(NamedTuple):
+    """The answers of queries for numbers, one entry for each query."""
 
     values: NDArray[np.float64]
     rows: NDArray[np.int64]
     missing: NDArray[np.int64]
     covered: NDArray[np.float64]
-    integer: NDArray[np.bool_]  # which are whole numbers
-    others: dict[int, Any]  # answers that are no floats, by their place; for large integers, values has the nearest float
+    integer: NDArray[np.bool_]  # whether the answer is an integer
+    others: dict[int, Any]  # answers that are not floats, by place; for large integers, ``values`` has the nearest float
 
 
 class _Row(NamedTuple):
@@ -76,10 +85,17 @@ class _Row(NamedTuple):
 
 
 class WindowAnswers(Mapping[str, Answer]):
-    """The answers of all queries, read at one moment: a mapping from their names, and columns to compute with.
+    """The answers of all queries at one time: a mapping from names to ``Answer``, and columns to compute with.
 
-    ``value`` is a float for each query, NaN where there is no answer (and for filters, which ``answers["name"]`` holds). An
-    integer that no float is equal to is rounded there; ``answers["name"].value`` is exact.
+    The columns are ``value`` (floats, NaN without an answer and for filters), ``rows``, ``missing`` and ``covered``. An integer
+    that no float is equal to is rounded in ``value``; ``answers["name"].value`` is exact.
+
+    Parameters
+    ----------
+    names
+        The names of the queries.
+    result
+        Their answers in the same order.
 
     >>> import lately as lt
     >>> w = lt.Windows()
@@ -94,9 +110,9 @@ class WindowAnswers(Mapping[str, Answer]):
     [1.0, 2.5]
     """
 
-    def __init__(self, names: Sequence[str], found: Found) -> None:
+    def __init__(self, names: Sequence[str], result: LookupResult) -> None:
         self.names = tuple(names)
-        self.value, self.rows, self.missing, self.covered, self._integer, self._others = found
+        self.value, self.rows, self.missing, self.covered, self._integer, self._others = result
         self._places: dict[str, int] | None = None
 
     def __getitem__(self, name: str) -> Answer:
@@ -105,7 +121,13 @@ class WindowAnswers(Mapping[str, Answer]):
         return self.at(self._places[name])
 
     def at(self, i: int) -> Answer:
-        """The i-th answer."""
+        """The answer at a place.
+
+        Parameters
+        ----------
+        i
+            The place of the query among ``names``, from 0 on.
+        """
         if i in self._others:
             value = self._others[i]
             value = None if isinstance(value, float) and value != value else value
@@ -115,14 +137,22 @@ class WindowAnswers(Mapping[str, Answer]):
         return Answer(value, int(self.rows[i]), int(self.missing[i]), float(self.covered[i]))
 
     def with_others(self, answers: Mapping[str, Answer], names: Sequence[str]) -> "WindowAnswers":
-        """These and answers that are no numbers, in the order of all names."""
+        """These answers and those of filters, in another order.
+
+        Parameters
+        ----------
+        answers
+            The answers of filters by name.
+        names
+            All names in the order of the result.
+        """
         if not answers:
             return self
         places = {name: i for i, name in enumerate((*self.names, *answers))}
         order = np.array([places[name] for name in names])
         new, blank = list(answers.values()), np.full(len(answers), np.nan)
         others = self._others | {len(self) + i: answer.value for i, answer in enumerate(new)}
-        found = Found(
+        result = LookupResult(
             np.append(self.value, blank)[order],
             np.append(self.rows, [answer.rows for answer in new])[order],
             np.append(self.missing, [answer.missing for answer in new])[order],
@@ -130,7 +160,7 @@ class WindowAnswers(Mapping[str, Answer]):
             np.append(self._integer, blank == 0)[order],
             {place: others[i] for place, i in enumerate(order.tolist()) if i in others},
         )
-        return WindowAnswers(names, found)
+        return WindowAnswers(names, result)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.names)
@@ -141,7 +171,7 @@ class WindowAnswers(Mapping[str, Answer]):
     def to_arrow(self) -> Any:
         """The columns query, value, rows, missing and covered as an Arrow table; filters have no value there.
 
-        Values are integers if all of them are and 64 bits hold them; else floats, to which large integers are rounded.
+        Values are integers if all of them are 64-bit integers. Otherwise they are floats, and large integers are rounded.
         """
         plain = [None if isinstance(answer.value, Answers) else answer.value for answer in self.values()]
         numbers = [value for value in plain if value is not None]

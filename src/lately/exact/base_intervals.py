@@ -1,7 +1,7 @@
 """B-INT: aggregates of base intervals, from which any window is put together (SHARE, section 3.1.1).
 
-A base interval of level l holds the 2**l positions from a multiple of 2**l on. The state of each one that is complete is kept
-in a heap over the slots of the column's ring, whose leaves are the values themselves:
+A base interval of level l is the 2**l positions from a multiple of 2**l on. The state of each complete interval is stored in
+a heap over the slots of the column's ring, whose leaves are the values themselves:
 
     nodes[size >> l + slot]     the base interval number ``slot`` of level l, l = 1, 2, …
 
@@ -15,11 +15,11 @@ from lately.core.columns import Ints
 from lately.core.jit import kernel
 from lately.exact.column import Column, Index, Numbers
 from lately.exact.operations import Operation, UserOperation, combine, lift, load, lower, nothing, store
-from lately.exact.rollback import saved, slots
+from lately.exact.rollback import slots, undo_writes
 
 
 class BaseIntervals(Index):
-    """The aggregate of every complete base interval: one state a position."""
+    """The aggregate of every complete base interval: one state for each position."""
 
     def __init__(self, operation: Operation) -> None:
         self._operation = operation
@@ -30,25 +30,25 @@ class BaseIntervals(Index):
     def nbytes(self) -> int:
         return int(self._nodes.nbytes)
 
-    def lay(self, column: Column) -> None:
+    def rebuild(self, column: Column) -> None:
         self._nodes = self._operation.room(column.values.size, column.values.dtype)
         self.extend(column, column.first)
 
     def extend(self, column: Column, start: int) -> None:
         self._grow(column.values, self._nodes, (column.first, start, column.end), self._operation.code)
 
-    def saved(self, column: Column, start: int, end: int) -> Callable[[], None]:
+    def undo(self, column: Column, start: int, end: int) -> Callable[[], None]:
         if not isinstance(self._operation, UserOperation):
-            return super().saved(column, start, end)
+            return super().undo(column, start, end)
         written, width, level = [], column.values.size >> 1, 1
         while width > 0 and start >> level < end >> level:
             written.append((self._nodes, width + slots(start >> level, end >> level, width)))
             width >>= 1
             level += 1
-        return saved(self, written)
+        return undo_writes(self, written)
 
     def lookup(self, column: Column, lefts: Ints, rights: Ints) -> Any:
-        """The aggregates over ``lefts[i]..rights[i]`` (which is not in it)."""
+        """The aggregates over the positions from ``lefts[i]`` up to, without, ``rights[i]``."""
         answers = self._operation.answers(lefts.size, column.values.dtype)
         self._fold(column.values, self._nodes, (lefts, rights), self._operation.code, answers)
         return answers
@@ -56,7 +56,7 @@ class BaseIntervals(Index):
 
 @kernel
 def grow(values: Numbers, nodes: Any, span: tuple[int, int, int], code: int) -> None:
-    """Compute the base intervals that end in ``start..end`` and do not begin before ``first``: nobody asks for others."""
+    """Compute the base intervals that end in ``start..end`` and do not begin before ``first``; no window contains others."""
     first, start, end = span
     size = values.size
     half = size >> 1
@@ -75,7 +75,7 @@ def grow(values: Numbers, nodes: Any, span: tuple[int, int, int], code: int) -> 
 
 @kernel
 def fold(values: Numbers, nodes: Any, windows: tuple[Ints, Ints], code: int, out: Any) -> None:
-    """Put each window together, from both ends inwards, so that the order of its values is kept."""
+    """Combine each window from both ends inwards, so that the order of its values is preserved."""
     lefts, rights = windows
     size = values.size
     for i in range(lefts.size):

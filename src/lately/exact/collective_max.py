@@ -1,8 +1,8 @@
 """Which substreams have their maximum (minimum) in a range, over any suffix of time: CI-MAX and CI-MIN (SHARE §4.3).
 
 Every suffix maximum of a substream (suffix_max.py) is the answer for the windows that begin in one interval of time, and is in
-a tree of such intervals (treap.py). A lookup asks the tree which intervals hold the window's start and have a value in the
-range: it takes as long as its answer is long, however many substreams there are. The answers are exact.
+a tree of such intervals (treap.py). A lookup asks the tree which intervals contain the window's start and have a value in the
+range: its time follows the length of the answer, not the number of substreams. The answers are exact.
 """
 
 from typing import Any
@@ -17,19 +17,24 @@ from lately.exact.treap import END, EVER, MIDDLE, NEVER, VALUE, insert, place, s
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-#: Rows taken at a time. What comes and goes within a block never enters the tree.
+#: Rows of a block. Elements that are added and removed within a block never enter the tree.
 BLOCK = 1 << 16
 
-_SMALLEST = 64  # rows of elements; more are given back
-_SPARE = 8  # if there are this many times as many as there are elements
+_SMALLEST = 64  # rows of elements that are never freed
+_SPARE = 8  # memory is freed when there are this many times as many rows as elements
 
 _MAGNITUDE = np.int64(2**63 - 1)
 
 
 class CollectiveMax:
-    """The maxima of many substreams over any window that ends now; with ``sign=-1`` the minima.
+    """The maxima, or minima, of many substreams over any window that ends now.
 
-    Substreams are small integers. Ticks never fall, also from one update to the next. Values may be infinite but not NaN.
+    Substreams are small integers. Ticks never decrease, also between updates. Values may be infinite but not NaN.
+
+    Parameters
+    ----------
+    sign
+        1 (default) for maxima, -1 for minima.
 
     >>> both = CollectiveMax()
     >>> both.update([0, 1, 0], [10, 11, 12], [5.0, 3.0, 2.0])
@@ -42,12 +47,12 @@ class CollectiveMax:
         if sign not in (1, -1):
             raise ValueError(f"sign must be 1 (for maxima) or -1 (for minima), not {sign!r}")
         self.sign = sign
-        self.floor = NEVER + 1  # nobody asks since an earlier tick
+        self.floor = NEVER + 1  # no window begins before this tick
         self.elements = Elements.of(16)
         self.newest = np.zeros(16, np.int32)  # of each substream; 0 for none
 
     def __len__(self) -> int:
-        """How many elements are kept."""
+        """The number of elements."""
         return int(len(self.elements.chain) - 1 - self.elements.free[1])
 
     @property
@@ -57,7 +62,7 @@ class CollectiveMax:
     # -- write ---------------------------------------------------------------------------------------------------------
 
     def update(self, ids: ArrayLike, ticks: ArrayLike, values: ArrayLike) -> None:
-        """Take in arrivals in the order of time: of which substream, when, and what."""
+        """Add arrivals in time order: substreams, ticks and values."""
         owners, times = np.asarray(ids, np.int64), np.asarray(ticks, np.int64)
         ranks = self._ranks(np.asarray(values, np.float64))
         if not owners.size:
@@ -78,7 +83,7 @@ class CollectiveMax:
         nodes = nodes[: suffix_max.arrived(self.elements, nodes)]
         tree = self.elements.tree
         place(tree, nodes)
-        # Neighbours in the tree one after the other: the way to the second is still in the processor's cache.
+        # In the order of the tree: the path to the next node is still in the processor's cache.
         insert(tree, nodes[np.lexsort((tree.rows[nodes, VALUE], tree.rows[nodes, MIDDLE]))])
 
     def _make_room_for_substream(self, largest: int) -> None:
@@ -88,28 +93,28 @@ class CollectiveMax:
             self.newest = newest
 
     def expire(self, tick: int) -> None:
-        """Nobody will ever ask again since a tick below this one: what cannot matter any more goes."""
+        """No window will begin before this tick any more: drop elements that cannot be answers."""
         self.floor = max(self.floor, _tick(tick))
         suffix_max.expire(self.elements, self.newest, self.floor)
         if _SPARE * len(self) < len(self.elements.chain) > _SMALLEST:
             self._rebuild(*self.rows())
 
     def forget(self, ids: ArrayLike) -> None:
-        """These substreams are no more, and their numbers may come to mean others."""
+        """Drop these substreams; their numbers may be used again."""
         owners = np.asarray(ids, np.int64)
         suffix_max.forget(self.elements, self.newest, owners[owners < self.newest.size], self.floor)
 
     def renumber(self, alive: Ints) -> None:
-        """The substream that was number ``alive[i]`` is number i from now on; others are no more."""
+        """Renumber: the substream ``alive[i]`` becomes substream i; others are dropped."""
         owners, ticks, values = self.rows()
         numbers = np.full(max(alive.max(initial=0), owners.max(initial=0)) + 1, -1)
         numbers[alive] = np.arange(alive.size)
-        kept = numbers[owners] >= 0
+        live = numbers[owners] >= 0
         self.newest = np.zeros(max(16, alive.size), np.int32)
-        self._rebuild(numbers[owners[kept]], ticks[kept], values[kept])
+        self._rebuild(numbers[owners[live]], ticks[live], values[live])
 
     def _rebuild(self, owners: Ints, ticks: Ints, values: Floats) -> None:
-        """Start again with these elements, in the order of time."""
+        """Rebuild from these elements, in time order."""
         self.elements = Elements.of(16)
         self.newest[:] = 0
         self.update(owners, ticks, values)
@@ -117,12 +122,12 @@ class CollectiveMax:
     # -- read ----------------------------------------------------------------------------------------------------------
 
     def lookup(self, since: int, low: float, high: float) -> tuple[Ints, Floats]:
-        """The substreams whose maximum since a tick is from low to high, each once and in no order, and these maxima."""
+        """The substreams whose maximum since a tick is in ``low..high``, each once, and these maxima; in no order."""
         nodes = self._stab(since, low, high)[0]
         return self.elements.chain[nodes, OWNER].astype(np.int64), self._values(nodes)
 
     def _stab(self, since: int, low: float, high: float) -> tuple[Ints, int]:
-        """The elements that answer, and how many were looked at to find them."""
+        """The elements that answer a lookup, and the number of nodes that it visited."""
         if not low <= high:
             return np.empty(0, np.int64), 0
         least, most = np.sort(self._ranks(np.array([low, high])))
@@ -135,17 +140,17 @@ class CollectiveMax:
             room = count
 
     def values(self, ids: ArrayLike, since: int) -> Floats:
-        """The maximum of each of these substreams since a tick; NaN where there is none."""
+        """The maximum of each of these substreams since a tick; NaN where there was no arrival."""
         owners = np.asarray(ids, np.int64)
-        known = np.flatnonzero(owners < self.newest.size)
+        in_table = np.flatnonzero(owners < self.newest.size)
         nodes = np.zeros(owners.size, np.int64)
-        found = np.empty(known.size, np.int64)
-        suffix_max.answering(self.elements, self.newest, owners[known], self._since(since), found)
-        nodes[known] = found
+        answers = np.empty(in_table.size, np.int64)
+        suffix_max.answering(self.elements, self.newest, owners[in_table], self._since(since), answers)
+        nodes[in_table] = answers
         return np.where(nodes != 0, self._values(nodes), np.nan)
 
     def rows(self) -> tuple[Ints, Ints, Floats]:
-        """What is kept, in the order of time: of which substream, when, and what. An update with it makes an equal."""
+        """All elements in time order: substreams, ticks and values. An ``update`` with them rebuilds the index."""
         nodes = np.empty(len(self), np.int64)
         suffix_max.in_time_order(self.elements, nodes)
         return self.elements.chain[nodes, OWNER].astype(np.int64), self.elements.tree.rows[nodes, END], self._values(nodes)
@@ -153,11 +158,11 @@ class CollectiveMax:
     # -- ticks and values ----------------------------------------------------------------------------------------------
 
     def _since(self, tick: int) -> np.int64:
-        """Windows reach back to the earliest tick that may still be asked for, at most."""
+        """The first tick of a window, not before the earliest one that a window may begin with."""
         return max(self.floor, _tick(tick))
 
     def _ranks(self, values: Floats) -> Ints:
-        """Integers in the order of values, or of their negatives. Adding 0.0 makes one zero of two."""
+        """Integers in the order of the values, or of their negatives. Adding 0.0 turns -0.0 into 0.0."""
         return _flipped((self.sign * values + 0.0).view(np.int64))
 
     def _values(self, nodes: Any) -> Floats:
@@ -165,10 +170,10 @@ class CollectiveMax:
 
 
 def _flipped(bits: Ints) -> Ints:
-    """The bits of floats as integers in their order, and back: of two negatives the one with larger bits is less."""
+    """The bits of floats as integers in the same order, and back: of two negative floats the one with larger bits is less."""
     return bits ^ ((bits >> 63) & _MAGNITUDE)
 
 
 def _tick(tick: int) -> np.int64:
-    """A tick that compares like this one with all that can come."""
+    """This tick within the range of ticks that can occur."""
     return np.int64(min(max(int(tick), int(NEVER) + 1), int(EVER)))

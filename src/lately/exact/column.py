@@ -1,8 +1,7 @@
 """The newest values of one column, and the indexes over them that queries share.
 
-Everything that answers lookups is an ``Index``: it is computed from the column, carried on as the column grows, and can be
-laid anew from it at any time. So nothing but the values themselves has to be stored, and any index can be swapped for
-another.
+Whatever answers lookups is an ``Index``: it is computed from the column, extended as the column grows, and can be rebuilt
+from it at any time. So only the values have to be stored, and one index can replace another.
 """
 
 from abc import ABC, abstractmethod
@@ -16,31 +15,32 @@ from lately.core.jit import kernel
 from lately.exact.ring import Ring
 from lately.exact.wide import Floats, Numbers, is_wide, narrowed
 
-__all__ = ["Column", "Floats", "Index", "Numbers", "Tally"]
+__all__ = ["Column", "Floats", "Index", "NonFiniteCounts", "Numbers"]
 
 Kind = TypeVar("Kind", bound="Index")
 
-#: What is no number: it is counted, and the sums leave it out.
+#: Values that sums leave out and that are counted instead.
 NAN, PLUS_INFINITY, MINUS_INFINITY = range(3)
 
 
 class Index(ABC):
-    """Something computed from a column that answers lookups."""
+    """A structure over the values of a column that answers lookups."""
 
     @abstractmethod
-    def lay(self, column: "Column") -> None:
-        """Start anew over what the column holds."""
+    def rebuild(self, column: "Column") -> None:
+        """Compute everything from the values of the column."""
 
     @abstractmethod
     def extend(self, column: "Column", start: int) -> None:
-        """Take in the positions from ``start`` to the column's end: they are new, or were replaced."""
+        """Process the positions from ``start`` to the column's end, which are new or were replaced."""
 
-    def saved(self, column: "Column", start: int, end: int) -> Callable[[], None]:
-        """A way back to what it is before the column's positions ``start..end`` are written.
+    def undo(self, column: "Column", start: int, end: int) -> Callable[[], None]:
+        """A function that restores the present state after the column's positions ``start..end`` were written.
 
-        It is taken once the column is back; nothing else needs to be saved where no user's function is called.
+        It is called once the column itself is restored. The default rebuilds the index; one that calls a user's function must
+        restore copies instead, because the function may fail again.
         """
-        return lambda: self.lay(column)
+        return lambda: self.rebuild(column)
 
     @property
     @abstractmethod
@@ -49,27 +49,27 @@ class Index(ABC):
 
 
 class Column(Ring):
-    """The newest values of a column as floats, or pairs of them (``wide.py``); NaN stands for a missing one."""
+    """The newest values of a column as floats, or pairs of them (``wide.py``); NaN is a missing value."""
 
     def __init__(self, start: int = 0, lost: int | None = None) -> None:
         super().__init__(np.float64, start, lost)
         self.integer = True  # whether every value so far came as an integer
         self.indexes: dict[Hashable, Index] = {}
-        self._tallies: dict[int, Tally] = {}
+        self._non_finite: dict[int, NonFiniteCounts] = {}
 
     @property
     def nbytes(self) -> int:
         return self.values.nbytes + sum(index.nbytes for index in self.all_indexes())
 
     def all_indexes(self) -> tuple[Index, ...]:
-        """All that is computed from it."""
-        return *self.indexes.values(), *self._tallies.values()
+        """All indexes over the column."""
+        return *self.indexes.values(), *self._non_finite.values()
 
     def index(self, name: Hashable, make: Callable[[], Kind]) -> Kind:
-        """The index of this name; made and laid if there is none."""
+        """The index of this name; it is built if it does not exist."""
         if name not in self.indexes:
             index = make()
-            index.lay(self)
+            index.rebuild(self)
             self.indexes[name] = index
         return cast(Kind, self.indexes[name])
 
@@ -78,39 +78,39 @@ class Column(Ring):
         widened = is_wide(values) and not is_wide(self.values)
         if widened:
             self.values = self.values.astype(np.complex128)
-        anew = super().append(values, floor) or widened
+        rebuilt = super().append(values, floor) or widened
         start = max(start, self.first)
-        if anew:
-            self.values = narrowed(self.values)  # once the last integer that needed a pair has left
-        self._tally(self.slice(start, self.end) if anew else values, start, anew)
+        if rebuilt:
+            self.values = narrowed(self.values)  # if no value needs a pair any more
+        self._count_non_finite(self.slice(start, self.end) if rebuilt else values, start, rebuilt)
         for index in self.indexes.values():
-            if anew:
-                index.lay(self)
+            if rebuilt:
+                index.rebuild(self)
             else:
                 index.extend(self, start)
-        return anew
+        return rebuilt
 
     def count(self, kind: int, lefts: Ints, rights: Ints) -> Ints | int:
-        """How many of the values at ``lefts[i]..rights[i]`` are no numbers, of this kind; 0 if none is anywhere."""
-        tally = self._tallies.get(kind)
-        return 0 if tally is None else tally.lookup(lefts, rights)
+        """The number of values at ``lefts[i]..rights[i]`` that are non-finite in this way; 0 if the column has none."""
+        counts = self._non_finite.get(kind)
+        return 0 if counts is None else counts.lookup(lefts, rights)
 
-    def _tally(self, new: Numbers, start: int, anew: bool) -> None:
-        for kind, tally in list(self._tallies.items()):
-            if not anew:
-                tally.extend(self, start)
+    def _count_non_finite(self, new: Numbers, start: int, rebuilt: bool) -> None:
+        for kind, counts in list(self._non_finite.items()):
+            if not rebuilt:
+                counts.extend(self, start)
                 continue
-            tally.lay(self)
-            if not tally.any(self):  # the last one left the window
-                del self._tallies[kind]
-        for kind, found in enumerate(_not_numbers(new)):
-            if found and kind not in self._tallies:
-                self._tallies[kind] = Tally(kind)
-                self._tallies[kind].lay(self)
+            counts.rebuild(self)
+            if not counts.any(self):  # the last such value has left the column
+                del self._non_finite[kind]
+        for kind, count in enumerate(_non_finite(new)):
+            if count and kind not in self._non_finite:
+                self._non_finite[kind] = NonFiniteCounts(kind)
+                self._non_finite[kind].rebuild(self)
 
 
-class Tally(Index):
-    """How many values were no numbers, of one kind: running counts."""
+class NonFiniteCounts(Index):
+    """Running counts of one kind of non-finite value: NaN, plus infinity or minus infinity."""
 
     def __init__(self, kind: int) -> None:
         self._kind = kind
@@ -120,7 +120,7 @@ class Tally(Index):
     def nbytes(self) -> int:
         return self._counts.nbytes
 
-    def lay(self, column: Column) -> None:
+    def rebuild(self, column: Column) -> None:
         self._counts = np.zeros(column.values.size, np.int64)
         self.extend(column, column.first)
 
@@ -128,22 +128,22 @@ class Tally(Index):
         _count_up(column.values, start, column.end, self._kind, self._counts)
 
     def lookup(self, lefts: Ints, rights: Ints) -> Ints:
-        """How many at ``lefts[i]..rights[i]``."""
+        """The number of such values at ``lefts[i]..rights[i]``."""
         mask = self._counts.size - 1
         counts: Ints = self._counts[rights & mask] - self._counts[lefts & mask]
         return counts
 
     def any(self, column: Column) -> bool:
-        """Whether the column holds one."""
+        """Whether the column has such a value."""
         return bool(self.lookup(np.array([column.first]), np.array([column.end]))[0])
 
 
 @kernel
-def _not_numbers(values: Numbers) -> tuple[int, int, int]:
-    """How many are NaN, plus infinity, minus infinity."""
+def _non_finite(values: Numbers) -> tuple[int, int, int]:
+    """The numbers of NaN, plus infinity and minus infinity among these values."""
     odd = 0
     for i in range(values.size):
-        odd += values[i].real - values[i].real != 0.0  # no branch: most columns have none, and are over with this loop
+        odd += values[i].real - values[i].real != 0.0  # without a branch: most columns have none, and need only this loop
     nans, plus, minus = 0, 0, 0
     if odd:
         for i in range(values.size):
@@ -158,5 +158,5 @@ def _count_up(values: Numbers, start: int, end: int, kind: int, counts: Ints) ->
     mask = values.size - 1
     for position in range(start, end):
         value = values[position & mask].real
-        found = np.isnan(value) if kind == NAN else value == (np.inf if kind == PLUS_INFINITY else -np.inf)
-        counts[(position + 1) & mask] = counts[position & mask] + found
+        matches = np.isnan(value) if kind == NAN else value == (np.inf if kind == PLUS_INFINITY else -np.inf)
+        counts[(position + 1) & mask] = counts[position & mask] + matches

@@ -26,7 +26,7 @@ from lately.core.jit import helper, kernel
 from lately.exact.column import Column, Index, Numbers
 from lately.exact.operations import Operation, UserOperation, combine, lift, load, lower, nothing, store
 from lately.exact.ring import Ring
-from lately.exact.rollback import saved, slots
+from lately.exact.rollback import slots, undo_writes
 
 _NO_TICKS = np.zeros(1, np.int64)
 
@@ -47,7 +47,7 @@ class Landmarks(Index):
     def nbytes(self) -> int:
         return sum(int(states.nbytes) for states in (self._own, self._longer, self._rest))
 
-    def lay(self, column: Column) -> None:
+    def rebuild(self, column: Column) -> None:
         self._own, self._longer, self._rest = (self._operation.room(column.values.size, column.values.dtype) for _ in range(3))
         self._taken = self._begun = self._settled = column.first
         self.extend(column, column.first)
@@ -61,14 +61,14 @@ class Landmarks(Index):
         self._taken = column.end
         self._settle_up_to(column, self._begun)
 
-    def saved(self, column: Column, start: int, end: int) -> Callable[[], None]:
+    def undo(self, column: Column, start: int, end: int) -> Callable[[], None]:
         if not isinstance(self._operation, UserOperation):
-            return super().saved(column, start, end)
+            return super().undo(column, start, end)
         # Rests that are known change with positions that are replaced, and with those that go on with a block that was over;
         # else only slots that are used again change.
         size = column.values.size
         changed = slots(start, end, size) if start >= self._taken and self._settled <= self._begun else np.arange(size)
-        return saved(self, [(states, changed) for states in (self._own, self._longer, self._rest)])
+        return undo_writes(self, [(states, changed) for states in (self._own, self._longer, self._rest)])
 
     def lookup(self, column: Column, lefts: Ints, rights: Ints, now: int) -> Any:
         """The aggregates over ``lefts[i]..rights[i]`` (which is not in it), windows of this width class."""

@@ -18,7 +18,6 @@ from numba.core.errors import NumbaError
 
 from lately.core.errors import InputError
 from lately.core.jit import compiled, helper
-from lately.exact.aggregates import Aggregate
 from lately.exact.algebra import Algebra
 from lately.exact.wide import refuse_wide
 
@@ -200,22 +199,22 @@ class UserOperation(Operation):
             self.state(values[values == values])
         except UserFunctionError as failure:
             raise InputError(
-                f"the aggregate {name!r} fails on these values: {failure.error!r}; mend lift or combine, or the values"
+                f"the aggregate {name!r} fails on these values: {failure.error!r}",
+                remedy="correct lift or combine, or the values",
             ) from failure.error
 
 
 _OPERATIONS: dict[int, UserOperation] = {}
-_MANY = 256
+_MAX_OPERATIONS = 256
 
 
-def user_operation(aggregate: Aggregate) -> UserOperation:
+def user_operation(name: str, algebra: Algebra) -> UserOperation:
     """The operation of an aggregate that a user defined, compiled once in a process."""
-    assert aggregate.algebra is not None
-    key = id(aggregate.algebra)  # which the operation keeps alive
+    key = id(algebra)  # which the operation keeps alive
     if key not in _OPERATIONS:
-        if len(_OPERATIONS) == _MANY:  # a notebook that defines the same aggregate over and over
+        if len(_OPERATIONS) == _MAX_OPERATIONS:  # a notebook may define the same aggregate over and over
             del _OPERATIONS[next(iter(_OPERATIONS))]
-        _OPERATIONS[key] = UserOperation(aggregate.algebra, aggregate.kind)
+        _OPERATIONS[key] = UserOperation(algebra, name)
     return _OPERATIONS[key]
 
 

@@ -7,7 +7,6 @@ answered at the same moment.
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from fractions import Fraction
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -16,20 +15,20 @@ from lately.core import codec
 from lately.core.answers import Answers
 from lately.core.codec import Reader, Writer, storable
 from lately.core.durations import Window
-from lately.core.errors import LatelyError, MergeError, QueryError
+from lately.core.errors import MergeError, QueryError
 from lately.core.keys import hash_keys
 from lately.core.stored_keys import read_keys, write_keys
 from lately.core.times import instant_of
-from lately.exact.algebra import Moments, Seen
+from lately.exact.algebra import lower_value
 from lately.exact.answer import Answer, KeyValue
+from lately.exact.filter_kinds import FILTER_KINDS, FilterKind
 from lately.exact.partial import Partial
 from lately.exact.queries import Query
-from lately.exact.stored import read_pairs, read_queries, write_pairs, write_queries
-from lately.exact.wide import is_wide, number, of_list
+from lately.exact.stored import read_queries, write_queries
+from lately.exact.wide import is_wide, of_list
 
-_SUMS = ("sum", "avg", "variance", "stddev")
 _FAR = 2**62
-_WIDE = 2  # beside whether values came as integers: whether the state holds one that no float is equal to
+_WIDE = 2  # a flag beside whether values came as integers: whether the state holds one that no float is equal to
 
 
 @storable(12)
@@ -66,11 +65,9 @@ class Partials:
             return Answer(None, part.rows, part.missing, part.covered)
         if query.condition is not None:
             return _members(query, part)
-        numbers = part.rows - part.missing
         aggregate = query.aggregate
-        value = (
-            numbers if aggregate.kind == "count" else aggregate.answer(part.state, integer=part.integer) if numbers else None
-        )
+        known = part.rows > part.missing or not aggregate.function.needs_values
+        value = aggregate.function.answer(part.state, integer=part.integer) if known else None
         if value is not None and value != value:
             value = None
         return Answer(value, part.rows, part.missing, part.covered)
@@ -136,9 +133,14 @@ class Partials:
             out.u64(part.rows)
             out.u64(part.missing)
             out.f64(part.covered)
-            wide = _holds_values(query) and _is_wide(part.state)
+            if query.condition is not None:
+                out.u8(part.integer)
+                _write_substreams(out, part.state)
+                continue
+            function = query.aggregate.function
+            wide = function.state_holds_values and _is_wide(part.state)
             out.u8(part.integer + _WIDE * wide)
-            _write_state(out, query, part.state, wide)
+            function.write_state(out, part.state, wide)
 
     @classmethod
     def _read(cls, source: Reader) -> Self:
@@ -150,157 +152,79 @@ class Partials:
             rows = source.within(source.u64(), 0, _FAR)
             missing = source.within(source.u64(), 0, rows)
             covered = source.f64()
-            source.check(0 <= covered <= 1, "a share that is none")
-            kind = source.choice(*range(4))
-            state = _read_state(source, query, rows - missing, bool(kind & _WIDE))
-            parts.append(Partial(state, rows, missing, covered, bool(kind & 1)))
+            source.check(0 <= covered <= 1, "a share that is not between 0 and 1")
+            flags = source.choice(*range(4))
+            wide = bool(flags & _WIDE)
+            function = query.aggregate.function
+            source.check(
+                not wide or (query.condition is None and function.state_holds_values), "values in a state that has none"
+            )
+            state: Any
+            if query.condition is not None:
+                state = _read_substreams(source, FILTER_KINDS[query.aggregate.kind])
+            else:
+                state = function.read_state(source, rows - missing, wide)
+            parts.append(Partial(state, rows, missing, covered, bool(flags & 1)))
         return cls(clock, now, queries, parts)
 
 
 def _alike(a: Query, b: Query) -> bool:
-    """Whether two sites ask the same: by definition, not by identity."""
-    return (a.text, a.aggregate.kind, a.aggregate.parameter, a.span, a.per, a.eps) == (
-        b.text,
-        b.aggregate.kind,
-        b.aggregate.parameter,
-        b.span,
-        b.per,
-        b.eps,
-    )
+    """Whether two sites have the same query: by definition, not by identity."""
+    return _definition(a) == _definition(b)
+
+
+def _definition(query: Query) -> tuple[Any, ...]:
+    function = query.aggregate.function
+    return query.text, function.name, function.parameter, query.span, query.per, query.eps
 
 
 def _combined(query: Query, a: Partial, b: Partial) -> Partial:
     if query.condition is not None:
-        state = _together(query.aggregate.kind, a.state, b.state)
+        state: Any = _combined_substreams(FILTER_KINDS[query.aggregate.kind], a.state, b.state)
     else:
-        state = query.aggregate.states.combine(a.state, b.state)
+        state = query.aggregate.function.algebra.combine(a.state, b.state)
     return Partial(state, a.rows + b.rows, a.missing + b.missing, min(a.covered, b.covered), a.integer and b.integer)
 
 
-def _together(kind: str, a: Mapping[Any, float], b: Mapping[Any, float]) -> dict[Any, float]:
+def _combined_substreams(kind: FilterKind, a: Mapping[Any, float], b: Mapping[Any, float]) -> dict[Any, float]:
     """The aggregates of the substreams of two sites."""
-    both = dict(a)
+    combined = dict(a)
     for key, value in b.items():
-        if key not in both:
-            both[key] = value
-        elif kind in ("count", "sum"):
-            both[key] += value
-        else:
-            both[key] = max(both[key], value) if kind == "max" else min(both[key], value)
-    return both
+        combined[key] = kind.combine(combined[key], value) if key in combined else value
+    return combined
 
 
 def _members(query: Query, part: Partial) -> Answer:
-    """The keys whose combined aggregate passes a filter, the largest first."""
+    """The keys whose combined aggregate passes a filter, the largest first (the smallest of a minimum)."""
     assert query.condition is not None
-    low, high, sign = query.condition.low, query.condition.high, 1 if query.aggregate.kind == "min" else -1
-    passed = sorted(
+    low, high, kind = query.condition.low, query.condition.high, FILTER_KINDS[query.aggregate.kind]
+    sign = 1 if kind.ascending else -1
+    members = sorted(
         ((key, value) for key, value in part.state.items() if low <= value <= high), key=lambda pair: sign * pair[1]
     )
-    values = np.array([value for _, value in passed], np.int64 if query.aggregate.kind == "count" else np.float64)
-    return Answer(Answers(KeyValue, [[key for key, _ in passed], values]), len(passed))
+    values = np.array([value for _, value in members], np.int64 if kind.integer else np.float64)
+    return Answer(Answers(KeyValue, [[key for key, _ in members], values]), len(members))
 
 
-def _write_state(out: Writer, query: Query, state: Any, wide: bool) -> None:
-    kind = query.aggregate.kind
-    if query.condition is not None:
-        keys = list(state)
-        order = np.argsort(hash_keys(keys)) if keys else np.empty(0, np.int64)
-        write_keys(out, [keys[i] for i in order.tolist()])
-        out.f64s(np.array([float(state[keys[i]]) for i in order.tolist()]))
-    elif kind in _SUMS:
-        out.u64(state.plus)
-        out.u64(state.minus)
-        _write_fraction(out, state.total)
-        _write_fraction(out, state.squares)
-    elif kind == "quantile":
-        write_pairs(out, state) if wide else out.f64s(state)
-    elif kind in ("first", "last"):
-        out.maybe(None if state is None else state.tick)
-        _write_number(out, None if state is None else state.value, wide)
-    elif kind in ("max", "min"):
-        out.u8(state is not None)
-        _write_number(out, state, wide)
-    elif kind != "count":
-        parts = state if isinstance(state, tuple) else (state,)
-        if not all(isinstance(part, int | float) for part in parts):
-            raise LatelyError(
-                f"the query {query.name!r} has the state {state!r}, which is no number; only numbers can be stored"
-            )
-        out.u8(isinstance(state, tuple))
-        out.f64s(np.array(parts, np.float64))
+def _write_substreams(out: Writer, state: Mapping[Any, float]) -> None:
+    """Write the aggregates of substreams in the order of their keys' hashes."""
+    keys = list(state)
+    order = np.argsort(hash_keys(keys)).tolist() if keys else []
+    write_keys(out, [keys[i] for i in order])
+    out.f64s(np.array([float(state[keys[i]]) for i in order]))
 
 
-def _read_state(source: Reader, query: Query, count: int, wide: bool) -> Any:
-    kind = query.aggregate.kind
-    source.check(not wide or _holds_values(query), "values in a state that has none")
-    if query.condition is not None:
-        keys, values = read_keys(source), source.f64s()
-        source.check(len(keys) == values.size and not np.isnan(values).any(), "not one number for each key")
-        fine = kind != "count" or bool(((values >= 0) & (values < _FAR) & (np.floor(values) == values)).all())
-        source.check(fine, "a count that is none")
-        return dict(zip(keys, values.tolist(), strict=True))
-    if kind == "count":
-        return count
-    if kind in _SUMS:
-        plus, minus = (source.within(source.u64(), 0, count) for _ in range(2))
-        return Moments(count, _read_fraction(source), _read_fraction(source), plus, minus)
-    if kind == "quantile":
-        values = read_pairs(source) if wide else source.f64s()
-        source.check(values.size == count and not np.isnan(values).any(), "not one value for each row")
-        source.check(bool((values[1:] >= values[:-1]).all()), "not sorted")  # pairs compare as their numbers do
-        return values
-    if kind in ("first", "last"):
-        tick, value = source.maybe(-_FAR, _FAR), _read_number(source, wide)
-        return None if tick is None else Seen(tick, value)
-    if kind in ("max", "min"):
-        known, value = source.choice(0, 1), _read_number(source, wide)
-        return value if known else None
-    several, parts = source.choice(0, 1), source.f64s().tolist()
-    source.check(several == 1 or len(parts) == 1, "a state of too many parts")
-    identity = query.aggregate.states.identity
-    if isinstance(identity, int | float) or (isinstance(identity, tuple) and identity):  # other states may be of any size
-        alike = len(parts) == len(identity) if isinstance(identity, tuple) else several == 0
-        source.check(alike and several == isinstance(identity, tuple), f"a state that is not one of {query.aggregate.kind!r}")
-    return tuple(parts) if several else parts[0]
-
-
-def _holds_values(query: Query) -> bool:
-    """Whether the state of a query is some of the values that came."""
-    return query.condition is None and query.aggregate.kind in ("quantile", "first", "last", "max", "min")
+def _read_substreams(source: Reader, kind: FilterKind) -> dict[Any, float]:
+    keys, values = read_keys(source), source.f64s()
+    source.check(len(keys) == values.size and not np.isnan(values).any(), "not one number for each key")
+    counts = (values >= 0) & (values < _FAR) & (np.floor(values) == values)
+    source.check(not kind.integer or bool(counts.all()), "a count that is not a whole number")
+    return dict(zip(keys, values.tolist(), strict=True))
 
 
 def _is_wide(state: Any) -> bool:
     """Whether a state holds an integer that no float is equal to."""
     if isinstance(state, np.ndarray):
         return is_wide(state)
-    value = state.value if isinstance(state, Seen) else state
+    value = lower_value(state)
     return type(value) is int and is_wide(of_list([value], "state"))
-
-
-def _write_number(out: Writer, value: float | int | None, wide: bool) -> None:
-    if wide:
-        write_pairs(out, of_list([value], "state"))
-    else:
-        out.f64(0.0 if value is None else value)
-
-
-def _read_number(source: Reader, wide: bool) -> float | int:
-    if not wide:
-        return source.f64()
-    values = read_pairs(source)
-    source.check(values.size == 1, "not one number")
-    return number(values[0])
-
-
-def _write_fraction(out: Writer, value: Fraction) -> None:
-    """A whole number over a power of two."""
-    size = value.numerator.bit_length() // 8 + 1
-    out.varint(size)
-    out.raw(value.numerator.to_bytes(size, "little", signed=True))
-    out.varint(value.denominator.bit_length() - 1)
-
-
-def _read_fraction(source: Reader) -> Fraction:
-    numerator = int.from_bytes(source.raw(source.within(source.varint(), 0, 4096)), "little", signed=True)
-    return Fraction(numerator, 1 << source.within(source.varint(), 0, 4096))

@@ -12,13 +12,13 @@ from lately.core.columns import Ints
 from lately.core.jit import kernel
 
 _SMALLEST = 64  # slots of an empty ring
-_SPARE = 8  # a ring this many times too large is laid anew
+_SPARE = 8  # a ring that is this many times too large shrinks
 
 
 class Ring:
     """The entries at the positions ``first..end``.
 
-    ``lost`` is the newest tick of an arrival that came before ``first``, or None if there was none.
+    ``lost`` is the newest tick of an arrival before ``first``, or None if there was no such arrival.
     """
 
     def __init__(self, kind: type[np.generic], start: int = 0, lost: int | None = None) -> None:
@@ -38,21 +38,21 @@ class Ring:
         return np.concatenate([head, self.values[: end - start - head.size]])
 
     def append(self, values: NDArray[Any], floor: int) -> bool:
-        """Add entries at the end; nobody will ask for positions before ``floor``. Tell whether slots changed."""
+        """Append entries; positions before ``floor`` are dropped. Return whether entries moved to other slots."""
         start, end = self.end, self.end + values.size
         self.first = min(max(self.first, floor), end)
         skipped = max(self.first - start, 0)
         start += skipped
         room = end - self.first + 1  # running sums have one entry more than there are values
         size = self.values.size
-        anew = skipped > 0 or room > size or (size > _SMALLEST and room * _SPARE < size)
-        if anew:
-            kept = self.slice(self.first, start)
+        moved = skipped > 0 or room > size or (size > _SMALLEST and room * _SPARE < size)
+        if moved:
+            entries = self.slice(self.first, start)
             self.values = _blank(max(_SMALLEST, 1 << (room - 1).bit_length()), self.values.dtype)
-            self._put(self.first, kept)
+            self._put(self.first, entries)
         self._put(start, values[skipped:])
         self.end = end
-        return anew
+        return moved
 
     def _put(self, start: int, values: NDArray[Any]) -> None:
         at = start & (self.values.size - 1)
@@ -62,13 +62,13 @@ class Ring:
 
 
 def _blank(size: int, kind: np.dtype[Any]) -> NDArray[Any]:
-    """Slots without entries: what is no entry yet must not look like a value."""
+    """Empty slots: NaN, so that a slot without an entry does not look like a value."""
     return np.full(size, np.nan, kind) if kind.kind in "fc" else np.zeros(size, kind)
 
 
 @kernel
 def first_at(ring: Ints, first: int, end: int, tick: int) -> int:
-    """The first of the positions ``first..end`` whose tick is not before this one; ticks never fall."""
+    """The first of the positions ``first..end`` whose tick is not before this one; ticks never decrease."""
     mask = ring.size - 1
     base, width = first, end - first
     while width > 0:

@@ -1,7 +1,7 @@
-"""What an update is about to overwrite, so that it can be taken back: a user's function may fail in the middle of it.
+"""Undoing an update: a user's function may fail in the middle of it.
 
-Only what is written in place is copied, which is about as much as the batch has rows; what an update replaces by something new
-is still there. Taking back calls none of the user's functions, which might fail again.
+Only entries that are written in place are copied, about as many as the batch has rows; arrays that an update replaces are
+still there. Restoring calls no user's function, which might fail again.
 """
 
 from collections.abc import Callable, Iterable
@@ -22,12 +22,12 @@ class Rollback:
         self._indexes: list[Callable[[], None]] = []
         for ring in rings:
             if isinstance(ring, Column):
-                self._indexes += [index.saved(ring, start, end) for index in ring.all_indexes()]
-            self._rings.append(saved(ring, [(ring.values, slots(start, end, ring.values.size))]))
+                self._indexes += [index.undo(ring, start, end) for index in ring.all_indexes()]
+            self._rings.append(undo_writes(ring, [(ring.values, slots(start, end, ring.values.size))]))
 
     def restore(self) -> None:
-        """Bring all of it back."""
-        for restore in (*self._rings, *self._indexes):  # indexes may look at any ring
+        """Restore the rings and the indexes."""
+        for restore in (*self._rings, *self._indexes):  # rings first: indexes may read any of them
             restore()
 
 
@@ -37,13 +37,13 @@ def slots(start: int, end: int, size: int) -> Ints:
     return positions
 
 
-def saved(thing: Any, written: Iterable[tuple[Any, Ints]]) -> Callable[[], None]:
-    """Bring an object's attributes back, and the entries of arrays that are about to be written in place."""
-    attributes = {name: value.copy() if isinstance(value, dict) else value for name, value in vars(thing).items()}
+def undo_writes(owner: object, written: Iterable[tuple[Any, Ints]]) -> Callable[[], None]:
+    """A function that restores an object's attributes, and the entries of arrays that are about to be written in place."""
+    attributes = {name: value.copy() if isinstance(value, dict) else value for name, value in vars(owner).items()}
     entries = [(array, where, array[where]) for array, where in written]
 
     def restore() -> None:
-        vars(thing).update(attributes)
+        vars(owner).update(attributes)
         for array, where, before in entries:
             array[where] = before
 

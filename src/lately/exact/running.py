@@ -1,7 +1,7 @@
 """R-INT: running sums, so that any window's sum is the difference of two (SHARE, section 3.2).
 
-An update and a lookup cost the same whatever the windows are. The sums are exact (``fixed_point.py``), so a stream may
-run for ever and values of any magnitude may pass through.
+The cost of an update and of a lookup does not depend on the windows. The sums are exact (``fixed_point.py``) for a stream of
+any length and values of any magnitude.
 """
 
 import numpy as np
@@ -24,32 +24,32 @@ from lately.exact.fixed_point import (
 from lately.exact.wide import Numbers, is_wide
 
 _APART = 64
-_PATIENCE = 4  # rings after which the digits of the values are looked at again, in case fewer words will do
+_PATIENCE = 4  # after this many times the ring's size in arrivals, check whether fewer words are enough
 
 
 class Running(Index):
-    """Running sums of a column, and of its squares if wanted: 16 bytes a position, more where magnitudes differ wildly."""
+    """Running sums of a column, and of its squares if ``squares``: 16 bytes a position, more if magnitudes differ a lot."""
 
     def __init__(self, *, squares: bool = False) -> None:
         self.words: Words = np.zeros((1, 2), np.uint64)
         self.squares: Words | None = np.zeros((1, 2), np.uint64) if squares else None
-        self.unit = 0  # sums are whole numbers of 2**unit, sums of squares of 2**(2 * unit)
+        self.unit = 0  # sums are integer multiples of 2**unit, sums of squares of 2**(2 * unit)
         self._high = self._taken = 0
-        self._crowded = False  # whether a value came that had no place
+        self._crowded = False  # whether a value needed digits outside the words
 
     @property
     def nbytes(self) -> int:
         return self.words.nbytes + (0 if self.squares is None else self.squares.nbytes)
 
-    def lay(self, column: Column) -> None:
+    def rebuild(self, column: Column) -> None:
         size = column.values.size
         low, high = digits(column.slice(column.first, column.end))
         if low > high:  # nothing but zeros
             low = high = 0
         power = 1 if self.squares is None else 2
-        carries = size.bit_length() + 2  # room for as many values as the ring holds, and a sign
+        carries = size.bit_length() + 2  # digits for the carries of a full ring, and a sign
         widest = _words(power * (high - low) + carries)
-        # What is left over goes above, where sums of one word are read fastest; but once a value had no place below, half.
+        # Spare digits go above, where sums of one word are read fastest; after a value that needed lower digits, half below.
         spare = (64 * widest - carries) // power - (high - low)
         self.unit = max(low - spare // 2 * self._crowded, SMALLEST)
         self._high = self.unit + (64 * widest - carries) // power
@@ -69,18 +69,18 @@ class Running(Index):
             crowded |= low <= high and (low < self.unit or high > self._high)
         if crowded:
             self._crowded = True
-            self.lay(column)
+            self.rebuild(column)
         else:
             self._run(column, start)
 
     def lookup(self, lefts: Ints, rights: Ints) -> Floats:
-        """The sums over ``lefts[i]..rights[i]`` (which is not in it), each the exact one rounded once."""
+        """The sums over the positions from ``lefts[i]`` up to, without, ``rights[i]``: exact, rounded once."""
         sums = np.empty(lefts.size)
         differences(self.words, lefts, rights, self.unit, sums)
         return sums
 
     def averages(self, lefts: Ints, rights: Ints, counts: Ints) -> Floats:
-        """The sums over the counts, also where a sum is more than a float holds."""
+        """The sums divided by the counts, also where a sum is beyond the range of floats."""
         averages = self.lookup(lefts, rights) / np.maximum(counts, 1)
         if np.isinf(averages).any():
             sums = np.empty(lefts.size)
@@ -89,16 +89,16 @@ class Running(Index):
         return averages
 
     def exact(self, left: int, right: int) -> tuple[int, int]:
-        """One such sum as a whole number of 2**unit, and that of the squares (or 0) as one of 2**(2 * unit)."""
+        """One sum as an integer multiple of 2**unit, and that of the squares (or 0) as one of 2**(2 * unit)."""
         ends = np.array([left]), np.array([right])
         squares = 0 if self.squares is None else exact_differences(self.squares, *ends)[0]
         return exact_differences(self.words, *ends)[0], squares
 
     def integers(self, lefts: Ints, rights: Ints) -> list[int]:
-        """The sums over ``lefts[i]..rights[i]`` of a column of integers."""
+        """The sums of a column of integers, as Python integers."""
         return [
-            whole << self.unit if self.unit >= 0 else whole >> -self.unit
-            for whole in exact_differences(self.words, lefts, rights)
+            units << self.unit if self.unit >= 0 else units >> -self.unit
+            for units in exact_differences(self.words, lefts, rights)
         ]
 
     def _run(self, column: Column, start: int) -> None:

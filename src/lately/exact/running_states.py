@@ -1,8 +1,8 @@
 """R-INT for aggregates that users define with an inverse (SHARE, section 3.2).
 
-Running states restart with every turn of the column's ring, so that rounding does not pile up over the life of a stream. A
-window lies in at most two such runs. Where the inverse yields something infinite or undefined, such as a product of which
-a zero or an overflow is to be taken out again, the window is computed from its values instead.
+Running states restart with every turn of the column's ring, so that rounding errors do not accumulate over the stream. A
+window lies in at most two such runs. If the inverse gives an infinite or undefined state, such as a product from which a zero
+or an overflow is removed, the window is computed from its values instead.
 """
 
 from collections.abc import Callable
@@ -22,23 +22,23 @@ from lately.exact.operations import (
     store,
     usable,
 )
-from lately.exact.rollback import saved, slots
+from lately.exact.rollback import slots, undo_writes
 
 
 class RunningStates(Index):
-    """The running states of one column: one a position."""
+    """The running states of one column, one for each position."""
 
     def __init__(self, operation: UserOperation) -> None:
         self._operation = operation
         self._states: Any = operation.room(1)
-        self._base = 0  # where it was laid
+        self._base = 0  # the position of the first run
         self._grow, self._fold = operation.bind(grow), operation.bind(fold)
 
     @property
     def nbytes(self) -> int:
         return int(self._states.nbytes)
 
-    def lay(self, column: Column) -> None:
+    def rebuild(self, column: Column) -> None:
         self._states = self._operation.room(column.values.size)
         self._base = column.first
         self.extend(column, column.first)
@@ -46,23 +46,23 @@ class RunningStates(Index):
     def extend(self, column: Column, start: int) -> None:
         try:
             self._grow(column.values, self._states, (self._base, start, column.end))
-        except UserFunctionError:  # perhaps on values that are in no window any more
+        except UserFunctionError:  # perhaps on values that are in no window any more: try without them
             if self._base == column.first:
                 raise
-            self.lay(column)
+            self.rebuild(column)
 
-    def saved(self, column: Column, start: int, end: int) -> Callable[[], None]:
-        return saved(self, [(self._states, slots(start, end, column.values.size))])
+    def undo(self, column: Column, start: int, end: int) -> Callable[[], None]:
+        return undo_writes(self, [(self._states, slots(start, end, column.values.size))])
 
     def lookup(self, column: Column, lefts: Ints, rights: Ints) -> Any:
-        """The aggregates over ``lefts[i]..rights[i]`` (which is not in it)."""
+        """The aggregates over the positions from ``lefts[i]`` up to, without, ``rights[i]``."""
         answers = self._operation.answers(lefts.size)
         self._fold(column.values, self._states, (lefts, rights), self._base, answers)
         return answers
 
 
 def grow(values: Floats, states: Any, span: tuple[int, int, int]) -> None:
-    """Carry the running states on over ``start..end``."""
+    """Extend the running states over the positions ``start..end``."""
     base, start, end = span
     mask = values.size - 1
     for position in range(start, end):
@@ -73,7 +73,7 @@ def grow(values: Floats, states: Any, span: tuple[int, int, int]) -> None:
 
 
 def fold(values: Floats, states: Any, windows: tuple[Ints, Ints], base: int, out: Any) -> None:
-    """Take each window out of the runs it lies in."""
+    """Compute each window from the one or two runs in which it lies."""
     lefts, rights = windows
     mask = values.size - 1
     for i in range(lefts.size):

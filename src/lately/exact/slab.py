@@ -1,8 +1,8 @@
-"""Chunks of a power of two entries out of one pool, and back: many small arrays that grow and shrink.
+"""An allocator for many small arrays that grow and shrink: chunks of 2**c entries out of one pool.
 
 heads[c]        the first free chunk of 2**c entries, or -1; each free chunk holds the offset of the next in its first entry
-heads[TOP]      where the pool has not been used yet
-heads[USED]     how many entries are in chunks that somebody has
+heads[TOP]      the first entry of the pool that has never been used
+heads[USED]     the number of entries in chunks that are in use
 """
 
 from typing import Any
@@ -14,7 +14,7 @@ from lately.core.jit import helper
 
 TOP, USED = 48, 49
 
-#: A pool this many times as large as what is used of it is packed again.
+#: A pool is packed when it is this many times as large as its chunks in use.
 SPARE = 8
 
 

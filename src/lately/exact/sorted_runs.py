@@ -1,8 +1,8 @@
 """B-INT-QNT: every base interval as a sorted run; any quantile of any window from a few of them (SHARE, section 3.3).
 
-Runs start at 16 values; what sticks out of a window at either end is sorted when it is looked up. Level l lies in the ring
-``runs[l - 4]``, the run of the base interval number i at slot ``i << l``. An update costs log₂ N merging steps, a
-lookup narrows all runs at once around a few well chosen pivots. Missing values sort behind everything.
+The shortest runs have 16 values; up to 15 values at either end of a window are in no run and are sorted by the lookup. Level l
+is the ring ``runs[l - 4]``, with the run of base interval i at slot ``i << l``. An update costs log₂ N merging steps; a
+lookup narrows all runs at once around a few pivots. Missing values sort last.
 """
 
 from typing import Any
@@ -15,13 +15,13 @@ from lately.core.jit import helper, kernel
 from lately.exact.column import Column, Index, Numbers
 
 _FINEST = 4
-_FEW = 48  # values that are sorted rather than narrowed further
+_FEW = 48  # so few values are sorted instead of narrowed further
 
 Runs = NDArray[Any]  # floats, or pairs of them
 
 
 class SortedRuns(Index):
-    """The sorted values of every complete base interval: log₂ N values a position."""
+    """The sorted values of every complete base interval: log₂ N values for each position."""
 
     def __init__(self) -> None:
         self._runs: Runs = np.zeros((0, 1))
@@ -30,7 +30,7 @@ class SortedRuns(Index):
     def nbytes(self) -> int:
         return self._runs.nbytes
 
-    def lay(self, column: Column) -> None:
+    def rebuild(self, column: Column) -> None:
         size = column.values.size
         self._runs = np.zeros((max(size.bit_length() - 1 - _FINEST, 1), size), column.values.dtype)
         self.extend(column, column.first)
@@ -39,21 +39,21 @@ class SortedRuns(Index):
         _sort(column.values, self._runs, start, column.end)
 
     def lookup(self, column: Column, lefts: Ints, rights: Ints, ranks: Ints) -> Numbers:
-        """The values of rank ``ranks[i]``, from 0 on, at ``lefts[i]..rights[i]``; NaN where the rank is negative."""
-        found = np.full(lefts.size, np.nan, column.values.dtype)
-        _select(column.values, self._runs, lefts, rights, ranks, found)
-        return found
+        """The value of rank ``ranks[i]``, from 0 on, in each window; NaN where the rank is negative."""
+        answers = np.full(lefts.size, np.nan, column.values.dtype)
+        _select(column.values, self._runs, lefts, rights, ranks, answers)
+        return answers
 
 
 @helper
 def _before(a: Any, b: Any) -> Any:
-    """Whether a sorts before b, or as well; NaN comes last."""
+    """Whether a sorts before b or equals it; NaN sorts last."""
     return (a.real <= b.real and (a.imag <= b.imag or a.real < b.real)) or b != b
 
 
 @kernel
 def _sort(values: Numbers, runs: Runs, start: int, end: int) -> None:
-    """Sort the base intervals that end in ``start..end``: the finest by insertion, the others by merging two."""
+    """Sort the base intervals that end in ``start..end``: the shortest by insertion, the others by merging two."""
     mask = values.size - 1
     width = 1 << _FINEST
     for i in range(start >> _FINEST, end >> _FINEST):
@@ -90,8 +90,8 @@ def _merge(a: Numbers, b: Numbers, out: Numbers) -> None:
 def _select(values: Numbers, runs: Runs, lefts: Ints, rights: Ints, ranks: Ints, out: Numbers) -> None:
     most = 2 * runs.shape[0] + 2
     flat = runs.reshape(runs.size)
-    bounds = np.empty((3, most), np.int64)  # of each run: where what is left of it begins and ends, and a cut between
-    ends = np.empty(2 << _FINEST, values.dtype)  # what sticks out at either end of the window
+    bounds = np.empty((3, most), np.int64)  # of each run: its remaining part, from start to stop, and a cut between
+    ends = np.empty(2 << _FINEST, values.dtype)  # the values at either end of the window that are in no run
     few = np.empty(_FEW + (2 << _FINEST), values.dtype)
     for i in range(lefts.size):
         if ranks[i] < 0:
@@ -102,7 +102,7 @@ def _select(values: Numbers, runs: Runs, lefts: Ints, rights: Ints, ranks: Ints,
 
 @helper
 def _decompose(values: Numbers, runs: Runs, window: Any, bounds: Ints, ends: Numbers) -> tuple[int, int]:
-    """The runs that make up a window, and how many values at its ends are in none."""
+    """The runs that make up a window; returns their number and that of the values in no run."""
     left, right = window
     mask = values.size - 1
     count, loose = 0, 0
@@ -142,23 +142,23 @@ def _decompose(values: Numbers, runs: Runs, window: Any, bounds: Ints, ends: Num
 
 @helper
 def _nth(flat: Numbers, bounds: Ints, ends: Numbers, rank: Any, few: Numbers) -> Any:
-    """The value of a rank among sorted runs and some loose values."""
+    """The value of a rank among sorted runs and some unsorted values."""
     starts, stops, cuts = bounds[0], bounds[1], bounds[2]
-    held = 0  # loose values that may still be it
+    loose = 0  # unsorted values that may still be the answer
     for i in range(ends.size):
-        few[held] = ends[i]
-        held += 1
-    left = held
+        few[loose] = ends[i]
+        loose += 1
+    left = loose
     for i in range(starts.size):
         left += stops[i] - starts[i]
     turn = 0
-    while left - held > _FEW:
+    while left - loose > _FEW:
         largest = 0
         for i in range(1, starts.size):
             if stops[i] - starts[i] > stops[largest] - starts[largest]:
                 largest = i
         width = stops[largest] - starts[largest]
-        # Aim a little below the rank, then a little above: what is left lies between the two.
+        # Aim a little below the rank, then a little above: the remaining values lie between the two pivots.
         aim = width * (rank + 0.5) / left
         slack = 1.2 * np.sqrt(min(aim, width - aim) + 1.0) if turn < 12 else 0.0
         if turn >= 12:
@@ -169,33 +169,33 @@ def _nth(flat: Numbers, bounds: Ints, ends: Numbers, rank: Any, few: Numbers) ->
         for i in range(starts.size):
             cuts[i] = _lower_bound(flat, starts[i], stops[i], pivot)
             below += cuts[i] - starts[i]
-        for i in range(held):
+        for i in range(loose):
             below += _less(few[i], pivot)
         if rank < below:
             for i in range(starts.size):
                 stops[i] = cuts[i]
-            held = _keep_below(few, held, pivot)
+            loose = _keep_below(few, loose, pivot)
             left = below
         else:
             not_above = 0
             for i in range(starts.size):
                 cuts[i], starts[i] = _upper_bound(flat, cuts[i], stops[i], pivot), cuts[i]
                 not_above += cuts[i] - starts[i]
-            for i in range(held):
+            for i in range(loose):
                 not_above += few[i] == pivot
             if rank < below + not_above:
                 return pivot
             rank -= below + not_above
             for i in range(starts.size):
                 starts[i] = cuts[i]
-            held = _keep_above(few, held, pivot)
+            loose = _keep_above(few, loose, pivot)
             left -= below + not_above
         turn += 1
     for i in range(starts.size):
         for at in range(starts[i], stops[i]):
-            few[held] = flat[at]
-            held += 1
-    few[:held].sort()
+            few[loose] = flat[at]
+            loose += 1
+    few[:loose].sort()
     return few[rank]
 
 
@@ -208,18 +208,20 @@ def _less(value: Any, pivot: Any) -> Any:
 
 @helper
 def _lower_bound(flat: Numbers, start: Any, stop: Any, pivot: Any) -> Any:
-    """Where the first value lies that is not below the pivot."""
+    """The place of the first value that is not below the pivot."""
     base, width = start, stop - start
     while width > 0:
         half = (width + 1) >> 1
-        base += half if _less(flat[base + half - 1], pivot) else 0  # no branch: every other guess would be wrong
+        base += (
+            half if _less(flat[base + half - 1], pivot) else 0
+        )  # without a branch, which would be mispredicted half of the time
         width -= half
     return base
 
 
 @helper
 def _upper_bound(flat: Numbers, start: Any, stop: Any, pivot: Any) -> Any:
-    """Where the first value lies that is above the pivot; mostly it is not far from the start."""
+    """The place of the first value above the pivot, by galloping: usually it is close to the start."""
     base = start
     step = 1
     while base + step <= stop and flat[base + step - 1] == pivot:
@@ -234,20 +236,20 @@ def _upper_bound(flat: Numbers, start: Any, stop: Any, pivot: Any) -> Any:
 
 
 @helper
-def _keep_below(few: Numbers, held: Any, pivot: Any) -> Any:
-    kept = 0
-    for i in range(held):
+def _keep_below(few: Numbers, count: Any, pivot: Any) -> Any:
+    remaining = 0
+    for i in range(count):
         if _less(few[i], pivot):
-            few[kept] = few[i]
-            kept += 1
-    return kept
+            few[remaining] = few[i]
+            remaining += 1
+    return remaining
 
 
 @helper
-def _keep_above(few: Numbers, held: Any, pivot: Any) -> Any:
-    kept = 0
-    for i in range(held):
+def _keep_above(few: Numbers, count: Any, pivot: Any) -> Any:
+    remaining = 0
+    for i in range(count):
         if not _before(few[i], pivot):
-            few[kept] = few[i]
-            kept += 1
-    return kept
+            few[remaining] = few[i]
+            remaining += 1
+    return remaining

@@ -14,13 +14,14 @@ from lately.core.codec import Reader, Writer
 from lately.core.columns import Ints
 from lately.core.errors import FormatError, LatelyError
 from lately.core.stored_keys import column_of, read_keys, write_keys
-from lately.exact.aggregates import Aggregate, Condition, stored
+from lately.exact.aggregates import Aggregate, Condition, stored_function
 from lately.exact.collective import Collective
 from lately.exact.column import Column, Numbers
-from lately.exact.filters import Filters, Shared
+from lately.exact.filters import Filters, SharedIndex
 from lately.exact.queries import Query, Span, query_of
 from lately.exact.ring import Ring
-from lately.exact.wide import EXACT, is_wide, narrowed, pairs
+from lately.exact.stored_numbers import read_pairs, write_pairs
+from lately.exact.wide import EXACT, is_wide, narrowed
 
 _FAR = 2**62
 
@@ -30,14 +31,15 @@ _FLOATS, _WHOLE, _PAIRS = range(3)
 
 def write_queries(out: Writer, queries: Iterable[Query]) -> None:
     """Write what was asked for."""
-    asked = list(queries)
-    out.varint(len(asked))
-    for query in asked:
+    listed = list(queries)
+    out.varint(len(listed))
+    for query in listed:
         aggregate, span = query.aggregate, query.span
         for text in (query.name, aggregate.kind, aggregate.column or "", query.using or "", query.per or ""):
             out.text(text)
-        out.u8(aggregate.parameter is not None)
-        out.f64(aggregate.parameter or 0.0)
+        parameter = aggregate.function.parameter
+        out.u8(parameter is not None)
+        out.f64(parameter or 0.0)
         out.u8(span.by_time)
         out.u64(span.older)
         out.maybe(span.newer)
@@ -58,10 +60,17 @@ def read_queries(source: Reader) -> list[Query]:
         if source.version == 1 and span.by_time:  # ages were those of ticks, the oldest inside and the newest outside
             span = Span(True, span.older + 1, None if span.newer is None else span.newer + 1)
         source.check(span.newer is None or span.newer < span.older, "a window of nothing")
-        aggregate = stored(kind, column or None, parameter if known else None)
-        if aggregate is None:
-            raise FormatError(f"the query {name!r} asks for {kind!r}; define it with lt.agg.custom({kind!r}, …) before reading")
-        source.check(_sensible(kind, column, known, parameter), f"an aggregate {kind!r} of {column!r} with {parameter}")
+        source.check(known == 1 or parameter == 0, "a parameter that is not known")
+        try:
+            function = stored_function(kind, parameter if known else None)
+        except ValueError as error:
+            raise FormatError(f"not a query that lately wrote: {error}") from error
+        if function is None:
+            raise FormatError(
+                f"the query {name!r} asks for {kind!r}", remedy=f"define it with lt.agg.custom({kind!r}, …) before reading"
+            )
+        source.check(bool(column) or not function.needs_values, f"an aggregate {kind!r} of no column")
+        aggregate = Aggregate(function, column or None)
         source.check(name not in queries, "two queries of one name")
         what: Any = aggregate
         options: dict[str, Any] = {"using": using or None}
@@ -77,15 +86,6 @@ def read_queries(source: Reader) -> list[Query]:
         except LatelyError as error:
             raise FormatError(f"not a query that lately wrote: {error}") from error
     return list(queries.values())
-
-
-def _sensible(kind: str, column: str, known: int, parameter: float) -> bool:
-    """Whether an aggregate has the column and the parameter that its kind takes."""
-    if kind == "quantile":
-        return bool(column) and known == 1 and 0 <= parameter <= 1
-    if kind in ("variance", "stddev"):
-        return bool(column) and known == 1 and parameter in (0, 1)
-    return (bool(column) or kind == "count") and known == 0 and parameter == 0
 
 
 def _stored_name(aggregate: Aggregate) -> str:
@@ -119,26 +119,6 @@ def write_ring(out: Writer, ring: Ring, now: int | None) -> None:
         out.integers(entries)
     else:
         out.f64s(entries)
-
-
-def write_pairs(out: Writer, values: Numbers) -> None:
-    """Write numbers of which some are integers that no float is equal to."""
-    out.f64s(values.real)
-    out.integers(values.imag)
-
-
-def read_pairs(source: Reader) -> Numbers:
-    """Read what ``write_pairs`` wrote."""
-    source.check(source.version >= 2, "integers beyond 2**53, which its format version does not have")
-    real, rest = source.f64s(), source.integers(-512, 512)
-    source.check(real.size == rest.size, "columns of different lengths")
-    at = np.flatnonzero(rest)
-    size, outwards = np.abs(real[at]), np.sign(real[at]) * rest[at]
-    inside = (size >= EXACT) & ((size < 2.0**63) | ((size == 2.0**63) & (outwards < 0)))
-    source.check(
-        bool((inside & (real[at] + rest[at] == real[at])).all()), "integers that are not beyond 2**53, or beyond 2**63"
-    )
-    return pairs(real, rest)
 
 
 def read_ticks(source: Reader, end: int, now: int | None) -> Ring:
@@ -203,7 +183,7 @@ def read_filters(source: Reader, filters: Filters, now: int | None) -> None:
                 _read_maxima(source, index, ids, now or 0)
 
 
-def _write_maxima(out: Writer, shared: Shared, ids: Ints, now: int) -> None:
+def _write_maxima(out: Writer, shared: SharedIndex, ids: Ints, now: int) -> None:
     assert not isinstance(shared.index, Collective)
     owners, ticks, values = shared.index.rows()
     places = np.full(int(max(ids.max(initial=0), owners.max(initial=0))) + 1, -1)
@@ -215,7 +195,7 @@ def _write_maxima(out: Writer, shared: Shared, ids: Ints, now: int) -> None:
     out.f64s(values[kept])
 
 
-def _read_maxima(source: Reader, shared: Shared, ids: Ints, now: int) -> None:
+def _read_maxima(source: Reader, shared: SharedIndex, ids: Ints, now: int) -> None:
     assert not isinstance(shared.index, Collective)
     places = source.integers(0, max(ids.size - 1, 0))
     ticks = now - source.integers(0, shared.longest)

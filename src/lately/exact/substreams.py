@@ -1,9 +1,9 @@
-"""Small numbers for the keys of substreams; those that fade give theirs back.
+"""Small numbers for the keys of substreams; the numbers of expired keys are used again.
 
-A hash table with linear probing over the keys' 64-bit hashes, which are their identity here as everywhere.
+A hash table with linear probing over the keys' 64-bit hashes, which are their identity.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,45 +13,52 @@ from lately.core.jit import helper, kernel
 from lately.core.keys import Hashes, Keys, all_hashes
 
 _SMALLEST = 64
-_GONE = -(2**63)
-_SPARE = 8  # numbers that are this many times as many as their keys are assigned again
-_HAND = 2  # substreams that the sweep looks at for each arrival
+_FREE = -(2**63)
+_SPARE = 8  # keys are renumbered when there are this many times as many numbers as keys
+_SWEPT = 2  # numbers that a sweep checks for each arrival
+
+
+class _Numbers(NamedTuple):
+    hashes: Hashes  # of the key of each number
+    last: Ints  # the newest tick of each number
+    free: NDArray[np.int32]
+    unused: int  # the number of free entries
 
 
 class Substreams:
-    """The keys seen lately and their numbers."""
+    """The keys that are in a window and their numbers."""
 
     def __init__(self) -> None:
         self._table = np.full(2 * _SMALLEST, -1, np.int32)
         self._hashes: Hashes = np.zeros(_SMALLEST, np.uint64)
-        self.last: Ints = np.full(_SMALLEST, _GONE, np.int64)  # the newest tick of each number
+        self.last: Ints = np.full(_SMALLEST, _FREE, np.int64)  # the newest tick of each number
         self._free: NDArray[np.int32] = np.arange(_SMALLEST, dtype=np.int32)[::-1].copy()
-        self._unused = _SMALLEST  # how many of ``_free`` are free
+        self._unused = _SMALLEST  # the number of free entries, at the beginning of ``_free``
         self._names: list[Any] = [None] * _SMALLEST
-        self._hand = 0
+        self._swept_to = 0  # where the next sweep begins
 
     def __len__(self) -> int:
         return int(self.last.size) - self._unused
 
     @property
     def size(self) -> int:
-        """Numbers are below this."""
+        """All numbers are below this one."""
         return int(self.last.size)
 
     @property
     def nbytes(self) -> int:
-        """The bytes of the table; keys themselves are Python's."""
+        """The bytes of the table, without the keys themselves."""
         return self._table.nbytes + self._hashes.nbytes + self.last.nbytes + self._free.nbytes + 8 * len(self._names)
 
     def take(self, keys: Keys, ticks: Ints) -> Ints:
-        """The numbers of the keys of arrivals in time order, new ones for new keys."""
+        """The numbers of the keys of arrivals in time order; new keys get new numbers."""
         hashes = all_hashes(keys)
         ids = np.empty(hashes.size, np.int64)
         done = 0
         while True:
             new = np.empty(min(hashes.size - done, self._unused), np.int64)
-            known = self._hashes, self.last, self._free, self._unused, done
-            done, count = _number(self._table, known, hashes, ticks, ids, new)
+            numbers = _Numbers(self._hashes, self.last, self._free, self._unused)
+            done, count = _number(self._table, numbers, (hashes, ticks), done, ids, new)
             self._unused -= count
             rows = new[:count]
             for number, name in zip(ids[rows].tolist(), keys.pick(rows), strict=True):
@@ -67,52 +74,52 @@ class Substreams:
 
     def alive(self) -> Ints:
         """All numbers in use."""
-        return np.flatnonzero(self.last != _GONE)
+        return np.flatnonzero(self.last != _FREE)
 
     def by_hash(self, oldest: int) -> Ints:
-        """All numbers whose keys were seen since a tick, in the order of the keys' hashes."""
+        """The numbers of keys that arrived since a tick, in the order of the keys' hashes."""
         ids = np.flatnonzero(self.last >= oldest)
         order: Ints = ids[np.argsort(self._hashes[ids])]
         return order
 
-    def faded(self, before: int, arrivals: int) -> Ints:
-        """Some numbers whose keys were last seen before a tick; they are free from now on. Few are looked at in a call."""
-        room = np.empty(min(self.last.size, _HAND * arrivals + _SMALLEST), np.int64)
-        count, self._hand = _sweep(self.last, self._hand, before, room)
-        gone = room[:count]
-        _remove(self._table, self._hashes, gone)
-        self.last[gone] = _GONE
-        self._free[self._unused : self._unused + count] = gone
+    def expire(self, before: int, arrivals: int) -> Ints:
+        """Free some numbers whose keys last arrived before a tick, and return them. One call checks only a few numbers."""
+        room = np.empty(min(self.last.size, _SWEPT * arrivals + _SMALLEST), np.int64)
+        count, self._swept_to = _sweep(self.last, self._swept_to, before, room)
+        expired = room[:count]
+        _remove(self._table, self._hashes, expired)
+        self.last[expired] = _FREE
+        self._free[self._unused : self._unused + count] = expired
         self._unused += count
-        for number in gone.tolist():
+        for number in expired.tolist():
             self._names[number] = None
-        return gone
+        return expired
 
-    def renumbered(self) -> Ints | None:
-        """If most numbers are free, give all keys that are left new ones: number i to the one that had the i-th returned."""
+    def renumber(self) -> Ints | None:
+        """If most numbers are free, renumber the keys: number i goes to the key of the i-th returned number. Else None."""
         if _SPARE * len(self) >= self.last.size or self.last.size == _SMALLEST:
             return None
         alive = self.alive()
         size = max(_SMALLEST, 1 << (2 * alive.size - 1).bit_length())
         more = size - alive.size
         self._hashes = np.concatenate([self._hashes[alive], np.zeros(more, np.uint64)])
-        self.last = np.concatenate([self.last[alive], np.full(more, _GONE)])
+        self.last = np.concatenate([self.last[alive], np.full(more, _FREE)])
         self._names = [*self.names(alive), *[None] * more]
         self._free = np.zeros(size, np.int32)
         self._free[:more] = np.arange(alive.size, size)[::-1]
-        self._unused, self._hand = more, 0
+        self._unused, self._swept_to = more, 0
         self._table = np.full(2 * size, -1, np.int32)
         _fill(self._table, self._hashes, self.alive())
         return alive
 
     def _grow(self) -> None:
-        """Twice as many numbers."""
+        """Double the numbers."""
         old, size = self.last.size, 2 * self.last.size
         more = np.arange(old, size, dtype=np.int32)[::-1]
         self._free = np.concatenate([self._free[: self._unused], more, np.empty(size - self._unused - more.size, np.int32)])
         self._unused += more.size
         self._hashes = np.concatenate([self._hashes, np.zeros(size - old, np.uint64)])
-        self.last = np.concatenate([self.last, np.full(size - old, _GONE)])
+        self.last = np.concatenate([self.last, np.full(size - old, _FREE)])
         self._names += [None] * (size - old)
         self._table = np.full(2 * size, -1, np.int32)
         _fill(self._table, self._hashes, self.alive())
@@ -120,17 +127,18 @@ class Substreams:
 
 @helper
 def _start(table: Any, key: Any) -> Any:
-    """Where a key is looked for first; the hash is good, its low bits will do."""
+    """The first slot to search for a key: the low bits of its hash, which is well mixed."""
     return np.int64(key & np.uint64(table.size - 1))
 
 
 @kernel
-def _number(table: Any, known: Any, keys: Hashes, ticks: Ints, ids: Ints, new: Ints) -> tuple[int, int]:
-    """Find or give the number of each key from the row ``done`` on; list the rows of new keys.
+def _number(table: Any, numbers: Any, arrivals: Any, done: int, ids: Ints, new: Ints) -> tuple[int, int]:
+    """Find or assign the number of each key from the row ``done`` on; list the rows of new keys.
 
-    Returns how far it came before no number was free, and how many keys are new.
+    Returns the row at which no number was free, or the end, and the number of new keys.
     """
-    hashes, last, free, unused, done = known
+    hashes, last, free, unused = numbers
+    keys, ticks = arrivals
     count = 0
     for i in range(done, keys.size):
         at = _start(table, keys[i])
@@ -160,10 +168,10 @@ def _fill(table: Any, hashes: Hashes, ids: Ints) -> None:
 
 @kernel
 def _sweep(last: Ints, hand: int, before: int, out: Ints) -> tuple[int, int]:
-    """The numbers not seen since a tick among the next few, and how far it came."""
+    """The numbers without an arrival since a tick among the next few; returns their count and where the next sweep begins."""
     count = 0
     for _ in range(out.size):
-        if _GONE < last[hand] < before:
+        if _FREE < last[hand] < before:
             out[count] = hand
             count += 1
         hand = hand + 1 if hand + 1 < last.size else 0
@@ -172,7 +180,7 @@ def _sweep(last: Ints, hand: int, before: int, out: Ints) -> tuple[int, int]:
 
 @kernel
 def _remove(table: Any, hashes: Hashes, ids: Ints) -> None:
-    """Take numbers out; what was pushed behind them moves up, so that no search stops short of it."""
+    """Remove numbers; entries that were displaced by them move up, so that every search still reaches its key."""
     mask = table.size - 1
     for i in range(ids.size):
         at = _start(table, hashes[ids[i]])

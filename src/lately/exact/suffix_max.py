@@ -5,12 +5,12 @@ A larger arrival takes the place of the smaller ones before it, so a substream's
     9 · · · 7 · · 4 · 5     5 arrives, and 4 goes
     ]───────]─────────]     5 answers for windows that begin after 7's tick, 7 for those that begin after 9's
 
-An element is a row of the tree of intervals (treap.py) and a row of links here. All elements of all substreams also make one
-list in the order of time, by which they expire; row 0 is its two ends. The next newer one of the substream is not told: it
-still points at the expired one, but also knows its tick, and no link to a tick before the earliest that counts is followed.
+An element is a row of the tree of intervals (treap.py) and a row of links here. All elements of all substreams also form one
+list in time order, by which they expire; row 0 is both ends of the list. When an element expires, the next newer element of
+its substream still links to it. It also stores the tick of the link, and links to a tick before the floor are not followed.
 
-Beside the element before it, each one knows one farther back: where the two jumps before it are equally long, it jumps over
-both (the skew-binary lists of Myers). So any tick is found in logarithmic time, without an array for each substream.
+Beside the element before it, each element links to one farther back: where the two jumps before it have equal length, it jumps
+over both (the skew-binary lists of Myers). So a tick is found in logarithmic time, without an array for each substream.
 """
 
 from typing import Any, NamedTuple
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from lately.core.jit import helper, kernel
 from lately.exact.treap import END, NEVER, OUTSIDE, PARENT, START, VALUE, Tree, remove
 
-#: What is in a row of links: the substream, its element before, one farther back and how far; then neighbours in time.
+#: The columns of a row of links: the substream, its element before, one farther back, the distance; then neighbours in time.
 OWNER, OLDER, JUMP, LENGTH, BEFORE, AFTER = 0, 1, 2, 3, 4, 5
 
 
@@ -31,7 +31,7 @@ class Elements(NamedTuple):
     tree: Tree
     chain: NDArray[np.int32]
     landing: NDArray[np.int64]  # the tick to which each one jumps
-    free: NDArray[np.int64]  # the first free row (0: none), and how many there are
+    free: NDArray[np.int64]  # the first free row (0: none), and the number of free rows
 
     @classmethod
     def of(cls, size: int) -> "Elements":
@@ -54,7 +54,7 @@ class Elements(NamedTuple):
 
 @helper
 def _drop(elements: Any, node: Any) -> Any:
-    """Free an element that can be the answer no more."""
+    """Free an element that cannot be an answer any more."""
     tree, chain, _, free = elements
     before, after = chain[node, BEFORE], chain[node, AFTER]
     chain[before, AFTER], chain[after, BEFORE] = after, before
@@ -90,14 +90,14 @@ def _append(elements: Any, owner: Any, older: Any, floor: Any) -> Any:
 
 @kernel
 def arrive(elements: Any, newest: Any, arrivals: Any, floor: Any, done: Any) -> Any:
-    """Take in arrivals in the order of time, from the row ``done`` on; tell how far it came before no row was free."""
+    """Add arrivals in time order, from the row ``done`` on; return the row at which no row was free, or the end."""
     rows, _, _ = elements.tree
     chain = elements.chain
     ids, ticks, values = arrivals
     for i in range(done, ids.size):
         owner, tick, value = ids[i], ticks[i], values[i]
         last = newest[owner]
-        # Also of one tick a substream needs its largest arrival only.
+        # Of arrivals with equal ticks only the largest matters.
         if tick < floor or (last != 0 and rows[last, END] == tick and rows[last, VALUE] >= value):
             continue
         start = rows[last, END] if last != 0 else NEVER
@@ -106,7 +106,7 @@ def arrive(elements: Any, newest: Any, arrivals: Any, floor: Any, done: Any) -> 
             older = chain[last, OLDER] if start >= floor else np.int32(0)
             _drop(elements, last)
             last = older
-        if elements.free[1] == 0:  # so nothing was dropped for this one, and nothing is half done
+        if elements.free[1] == 0:  # then nothing was dropped for this arrival, and nothing has changed
             return i
         node = _append(elements, owner, last, floor)
         rows[node, START], rows[node, END], rows[node, VALUE] = start, tick, value
@@ -116,7 +116,7 @@ def arrive(elements: Any, newest: Any, arrivals: Any, floor: Any, done: Any) -> 
 
 @kernel
 def arrived(elements: Any, nodes: Any) -> Any:
-    """The elements that are not in the tree yet, which are the newest of all; how many there are."""
+    """The elements that are not in the tree yet, which are the newest ones; returns their number."""
     links, chain = elements.tree.links, elements.chain
     count, node = 0, chain[0, BEFORE]
     while node != 0 and links[node, PARENT] == OUTSIDE:
@@ -154,7 +154,7 @@ def forget(elements: Any, newest: Any, ids: Any, floor: Any) -> Any:
 
 @kernel
 def answering(elements: Any, newest: Any, ids: Any, since: Any, nodes: Any) -> Any:
-    """For each of some substreams the element that is its largest since a tick, which has not expired; 0 for none."""
+    """For each of these substreams the element with the largest value since a tick that has not expired; 0 for none."""
     rows, chain, landing = elements.tree.rows, elements.chain, elements.landing
     for i in range(ids.size):
         node = newest[ids[i]]

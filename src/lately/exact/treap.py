@@ -1,19 +1,19 @@
-"""Intervals of time with a value each: which of them hold a given tick and have a value in a given range?
+"""Intervals of time with a value each: which of them contain a given tick and have a value in a given range?
 
 This is the dynamic interval tree of CI-MAX (SHARE §4.3), made of one ordered set. An interval (start, end] belongs to the
-highest bit in which its two ends differ: that is the height of the smallest dyadic block that holds both, and the middle of the
-block lies between them. All intervals that hold a tick x belong to blocks that hold x, of which there is one at each height:
+highest bit in which its two ends differ: that is the height of the smallest dyadic block that contains both, and the middle of
+the block lies between them. All intervals that contain a tick x belong to blocks that contain x, one at each height:
 
          block [8, 16)
     8 ──────── 12 ──────── 16       middle 12, height 2
-        (──────┼───]                holds x < 12 if start < x, whatever its end
-             (─┼────────]           holds x >= 12 if end >= x, whatever its start
+        (──────┼───]                contains x < 12 if start < x, whatever its end
+             (─┼────────]           contains x >= 12 if end >= x, whatever its start
 
-So the set is ordered by (middle, value), and a subtree knows its smallest start and its largest end: a walk through a range of
-values in one block enters only subtrees that have something to report. The set is a treap, whose shape does not depend on the
-order in which nodes come and go. Node 0 is no node: it ends every path, and its left side is the root.
+So the set is ordered by (middle, value), and a subtree stores its smallest start and its largest end: a walk through a range of
+values in one block enters only subtrees with something to report. The set is a treap, whose shape does not depend on the
+order of insertions and removals. Node 0 is a sentinel: it ends every path, and its left child is the root.
 
-A node is a row of 64 bytes, a cache line. Values are integers here, in the order of the numbers they stand for.
+A node is a row of 64 bytes, a cache line. Values are integers in the order of the numbers that they represent.
 """
 
 from typing import Any, NamedTuple
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from lately.core.jit import helper, kernel
 
-#: What is in a row, 8 bytes each; then three links, 4 bytes each, by their place in the same memory.
+#: The columns of a row, 8 bytes each; then three links, 4 bytes each, by their place in the same memory.
 START, END, VALUE, MIDDLE, FIRST, LAST = 0, 1, 2, 3, 4, 5
 LEFT, RIGHT, PARENT = 12, 13, 14
 
@@ -38,7 +38,7 @@ _LOW_BITS = np.int64(2**32 - 1)
 
 
 class Tree(NamedTuple):
-    """The nodes, their links, and how many intervals there are of each height."""
+    """The nodes, their links, and the number of intervals of each height."""
 
     rows: NDArray[np.int64]
     links: NDArray[np.int32]  # a view of the rows
@@ -56,8 +56,17 @@ class Tree(NamedTuple):
         return Tree(rows, rows.view(np.int32), self.heights)
 
 
+class Search(NamedTuple):
+    """What a lookup searches in one block."""
+
+    middle: Any
+    tick: Any
+    low: Any
+    high: Any
+
+
 def _aligned(size: int) -> NDArray[np.int64]:
-    """Rows that begin where a cache line does: else each node would cost two."""
+    """Rows that begin at a cache line; otherwise each node would take two."""
     room = np.zeros(8 * size + 8, np.int64)
     skipped = -(room.ctypes.data // 8) % 8
     return room[skipped : skipped + 8 * size].reshape(size, 8)
@@ -65,7 +74,7 @@ def _aligned(size: int) -> NDArray[np.int64]:
 
 @helper
 def _priority(node: Any) -> Any:
-    """A number that looks random; no product leaves 63 bits."""
+    """A pseudo-random number; no product exceeds 63 bits."""
     mixed = (np.int64(node) * np.int64(0x9E3779B1)) & _LOW_BITS
     mixed = ((mixed ^ (mixed >> 15)) * np.int64(0x2C1B3C6D)) & _LOW_BITS
     return mixed ^ (mixed >> 13)
@@ -87,7 +96,7 @@ def _height(start: Any, end: Any) -> Any:
 
 @helper
 def _middle(tick: Any, height: Any) -> Any:
-    """The middle of the block of this height that holds a tick. The largest block is all of time, and its middle is 0."""
+    """The middle of the block of this height that contains a tick. The largest block is all of time; its middle is 0."""
     middle = np.int64(0)
     if height < 63:
         bit = _ONE << height
@@ -97,7 +106,7 @@ def _middle(tick: Any, height: Any) -> Any:
 
 @helper
 def _gather(rows: Any, links: Any, node: Any) -> Any:
-    """Set the smallest start and the largest end of a node's subtree; whether that changed anything."""
+    """Set the smallest start and the largest end of a node's subtree; return whether they changed."""
     left, right = links[node, LEFT], links[node, RIGHT]
     first = min(rows[node, START], min(rows[left, FIRST], rows[right, FIRST]))
     last = max(rows[node, END], max(rows[left, LAST], rows[right, LAST]))
@@ -108,7 +117,7 @@ def _gather(rows: Any, links: Any, node: Any) -> Any:
 
 @kernel
 def place(tree: Any, nodes: Any) -> Any:
-    """Find the middles of nodes whose interval is set."""
+    """Set the middles of nodes whose intervals are set."""
     rows, _, _ = tree
     for node in nodes:
         rows[node, MIDDLE] = _middle(rows[node, END], _height(rows[node, START], rows[node, END]))
@@ -116,7 +125,7 @@ def place(tree: Any, nodes: Any) -> Any:
 
 @kernel
 def insert(tree: Any, nodes: Any) -> Any:
-    """Put nodes into the tree whose interval, value and middle are set. It is fastest when they come in the tree's order."""
+    """Insert nodes whose interval, value and middle are set. It is fastest in the order of the tree."""
     rows, links, heights = tree
     for node in nodes:
         start, end, value, middle = rows[node, START], rows[node, END], rows[node, VALUE], rows[node, MIDDLE]
@@ -132,7 +141,7 @@ def insert(tree: Any, nodes: Any) -> Any:
             parent, side = here, RIGHT if less else LEFT
             here = links[here, side]
         links[parent, side], links[node, PARENT] = node, parent
-        # What was here is split: what is less goes to the left of the node, the rest to the right.
+        # The subtree here is split: smaller nodes go to the left of the new node, the others to its right.
         low, low_side, high, high_side = node, LEFT, node, RIGHT
         while here != 0:
             if rows[here, MIDDLE] < middle or (rows[here, MIDDLE] == middle and rows[here, VALUE] <= value):
@@ -153,7 +162,7 @@ def insert(tree: Any, nodes: Any) -> Any:
 
 @helper
 def remove(tree: Any, node: Any) -> Any:
-    """Take a node out of the tree."""
+    """Remove a node from the tree."""
     rows, links, heights = tree
     start, end = rows[node, START], rows[node, END]
     heights[_height(start, end)] -= 1
@@ -175,7 +184,7 @@ def remove(tree: Any, node: Any) -> Any:
     while parent != above:
         _gather(rows, links, parent)
         parent = links[parent, PARENT]
-    # Further up nothing but this node is missing: once it does not count there, it counts nowhere above.
+    # Above, only this node is missing: where it changes nothing, it changes nothing further up.
     while parent != 0 and (start <= rows[parent, FIRST] or end >= rows[parent, LAST]):
         if not _gather(rows, links, parent):
             break
@@ -184,15 +193,15 @@ def remove(tree: Any, node: Any) -> Any:
 
 @helper
 def _misses(rows: Any, node: Any, block: Any) -> Any:
-    """Whether no interval of a subtree, all being of this block, holds the tick; so it is for no node at all."""
-    middle, tick, _, _ = block
+    """Whether no interval of a subtree contains the tick, if all belong to this block; true for an empty subtree."""
+    middle, tick = block.middle, block.tick
     return rows[node, FIRST] >= tick if tick < middle else rows[node, LAST] < tick
 
 
 @helper
 def _to_left(rows: Any, links: Any, here: Any, block: Any) -> Any:
     """The left child if it may have something to report, else 0."""
-    middle, _, low, _ = block
+    middle, low = block.middle, block.low
     child = links[here, LEFT]
     below = rows[here, MIDDLE] < middle or (rows[here, MIDDLE] == middle and rows[here, VALUE] < low)
     return np.int32(0) if below or _misses(rows, child, block) else child
@@ -201,17 +210,17 @@ def _to_left(rows: Any, links: Any, here: Any, block: Any) -> Any:
 @helper
 def _to_right(rows: Any, links: Any, here: Any, block: Any) -> Any:
     """The right child if it may have something to report, else 0."""
-    middle, _, _, high = block
+    middle, high = block.middle, block.high
     child = links[here, RIGHT]
     beyond = rows[here, MIDDLE] > middle or (rows[here, MIDDLE] == middle and rows[here, VALUE] > high)
     return np.int32(0) if beyond or _misses(rows, child, block) else child
 
 
 @kernel
-def stab(tree: Any, tick: Any, low: Any, high: Any, found: Any) -> Any:
-    """The nodes whose interval holds a tick and whose value is from low to high.
+def stab(tree: Any, tick: Any, low: Any, high: Any, nodes: Any) -> Any:
+    """Find the nodes whose interval contains a tick and whose value is in ``low..high``.
 
-    Returns how many there are, of which as many are given as there is room for, and how many nodes were looked at.
+    Returns their number and the number of nodes visited. ``nodes`` receives as many as it has room for.
     """
     rows, links, heights = tree
     count, visited = 0, 0
@@ -219,7 +228,7 @@ def stab(tree: Any, tick: Any, low: Any, high: Any, found: Any) -> Any:
         if heights[height] == 0:
             continue
         middle = _middle(tick, np.int64(height))
-        block = middle, tick, low, high
+        block = Search(middle, tick, low, high)
         here = links[0, LEFT]
         while here != 0:
             visited += 1
@@ -228,8 +237,8 @@ def stab(tree: Any, tick: Any, low: Any, high: Any, found: Any) -> Any:
                 and low <= rows[here, VALUE] <= high
                 and rows[here, START] < tick <= rows[here, END]
             ):
-                if count < found.size:
-                    found[count] = here
+                if count < nodes.size:
+                    nodes[count] = here
                 count += 1
             after = _to_left(rows, links, here, block)
             if after == 0:

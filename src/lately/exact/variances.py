@@ -1,7 +1,6 @@
-"""Variances from running sums: n·Σx² − (Σx)², computed as whole numbers, so that nothing cancels.
+"""Variances from running sums: n·Σx² − (Σx)², computed with integers, so that no digits cancel.
 
-The difference is exact; what is rounded is the variance, once it is divided. A mean of 10¹² with a deviation of 0.001
-loses nothing.
+The difference is exact, and only the division rounds. A mean of 10¹² with a deviation of 0.001 loses no digits.
 """
 
 import numpy as np
@@ -18,21 +17,21 @@ _APART = 128
 
 
 def variances(running: Running, lefts: Ints, rights: Ints, counts: Ints, ddof: int) -> Floats:
-    """The variances over ``lefts[i]..rights[i]``, of which ``counts[i]`` are numbers; NaN where too few are."""
+    """The variances of windows with ``counts[i]`` values; NaN where a window has too few."""
     assert running.squares is not None
     spreads, n = np.empty(lefts.size), counts.astype(np.float64)
     _spreads(running.words, running.squares, (lefts, rights, counts), 2 * running.unit, spreads)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        found = spreads / n / (n - ddof)
-        if np.isinf(spreads).any():  # n squared times too large: divide first
+        values = spreads / n / (n - ddof)
+        if np.isinf(spreads).any():  # n² · variance is beyond the range of floats: divide first
             _spreads(running.words, running.squares, (lefts, rights, counts), 2 * running.unit - _APART, spreads)
-            found = np.where(np.isinf(found), np.ldexp(spreads / n / (n - ddof), _APART), found)
-    return np.where(counts > ddof, found, np.nan)
+            values = np.where(np.isinf(values), np.ldexp(spreads / n / (n - ddof), _APART), values)
+    return np.where(counts > ddof, values, np.nan)
 
 
 @kernel
 def _spreads(words: Words, squares: Words, windows: tuple[Ints, Ints, Ints], unit: int, out: Floats) -> None:
-    """n·Σx² − (Σx)² of each window; squares are whole numbers of 2**unit."""
+    """n·Σx² − (Σx)² of each window; squares are integer multiples of 2**unit."""
     lefts, rights, counts = windows
     size = max(2 * words.shape[1], squares.shape[1] + 1)
     total, total_of_squares = np.empty(words.shape[1], np.uint64), np.empty(squares.shape[1], np.uint64)
@@ -46,7 +45,7 @@ def _spreads(words: Words, squares: Words, windows: tuple[Ints, Ints, Ints], uni
             for j in range(total.size):
                 total[j] = ~total[j] + carry
                 carry &= np.uint64(total[j] == _0)
-        # Half words, so that a product of two and a carry fit in one word.
+        # Half words, so that the product of two and a carry fit into one word.
         for j in range(total.size):
             limbs[2 * j], limbs[2 * j + 1] = total[j] & _LOW, total[j] >> _32
         product[:] = _0

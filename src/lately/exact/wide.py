@@ -1,11 +1,11 @@
-"""Integers beyond 2**53, which floats do not hold: each as a pair of floats that add up to it.
+"""Integers beyond 2**53, which floats do not represent exactly: each as a pair of floats whose sum it is.
 
     real    the nearest float
     imag    the rest, a whole number from -512 to 512
 
-A column is an array of floats as long as floats hold all its values, and an array of such pairs (complex numbers to NumPy and
-Numba, which nobody multiplies) while it has an integer that no float is equal to. Rounding keeps the order, so pairs are in the
-order of their numbers: by the first part, then by the second. Of floats the second part is 0.
+A column is an array of floats while floats represent all its values, and an array of such pairs while it has an integer that no
+float is equal to. NumPy and Numba see the pairs as complex numbers; no code multiplies them. Rounding preserves the order, so
+pairs sort as their numbers do: by the first part, then by the second. The second part of a float is 0.
 """
 
 import math
@@ -19,38 +19,38 @@ from lately.core.columns import Ints
 from lately.core.errors import InputError
 
 Floats = NDArray[np.float64]
-Numbers = NDArray[Any]  # floats, or pairs
+Numbers = NDArray[Any]  # floats, or pairs of them
 
-#: Up to this all integers are floats without rounding.
+#: All integers up to this one are floats without rounding.
 EXACT = 2**53
 
 _LOWEST, _HIGHEST = -(2**63), 2**63 - 1
 
 
 def is_wide(values: Numbers) -> bool:
-    """Whether these are pairs."""
+    """Whether these are pairs of floats."""
     return values.dtype.kind == "c"
 
 
 def number(value: Any) -> float | int:
-    """A float, or a pair, as the Python number that it is; an integer only where no float is equal to it."""
+    """A float or a pair as a Python number: an integer only if no float is equal to it."""
     if value.imag == 0 or value != value:
         return float(value.real)
     return int(value.real) + int(value.imag)
 
 
 def narrowed(values: Numbers) -> Numbers:
-    """The same numbers as floats, if floats hold them all."""
+    """The same numbers, as floats if floats represent all of them."""
     return values.real.copy() if is_wide(values) and not values.imag.any() else values
 
 
 def pairs(real: Floats, rest: Any) -> Numbers:
-    """Numbers from their two parts; floats where all of the second are 0."""
+    """Numbers from their two parts; floats if every second part is 0."""
     if not np.any(rest):
         return real
-    both = np.empty(real.size, np.complex128)
-    both.real, both.imag = real, rest
-    return both
+    numbers = np.empty(real.size, np.complex128)
+    numbers.real, numbers.imag = real, rest
+    return numbers
 
 
 def of_integers(integers: NDArray[Any], name: str) -> Numbers:
@@ -66,7 +66,7 @@ def of_integers(integers: NDArray[Any], name: str) -> Numbers:
 
 
 def of_list(values: Sequence[Any], name: str) -> Numbers:
-    """A column of Python's integers and floats, with None for what is missing."""
+    """A column of Python integers and floats, with None for missing values."""
     for value in values:
         if isinstance(value, int) and not _LOWEST <= value <= _HIGHEST:
             raise _beyond(value, name)
@@ -81,16 +81,16 @@ def of_list(values: Sequence[Any], name: str) -> Numbers:
 
 def _beyond(value: int, name: str) -> InputError:
     return InputError(
-        f"the column {name!r} has the value {value}, beyond the integers of 64 bits (-2**63 to 2**63 - 1); "
-        "subtract an offset, or cast it to float if rounding does no harm"
+        f"the column {name!r} has the value {value}, which is not a 64-bit integer (-2**63 to 2**63 - 1)",
+        remedy="subtract an offset, or cast it to float if rounding does no harm",
     )
 
 
 def refuse_wide(values: Numbers, name: str, who: str, remedy: str) -> None:
-    """Refuse integers that no float is equal to where only floats can be taken."""
+    """Reject integers that no float is equal to, for ``who`` takes floats only."""
     if is_wide(values):
         value = number(values[np.flatnonzero(values.imag)[0]])
         raise InputError(
-            f"the column {name!r} has the value {value}, beyond what a float holds exactly (2**53), and {who} takes floats; "
-            f"subtract an offset, cast it to float if rounding does no harm, or {remedy}"
+            f"the column {name!r} has the value {value}, beyond what a float holds exactly (2**53), and {who} takes floats",
+            remedy=f"subtract an offset, cast it to float if rounding does no harm, or {remedy}",
         )

@@ -3,13 +3,12 @@
     columns, times ──> in order? late? ──> ticks ──> columns ──> indexes ──> answers
                        sort if not         positions  values      R-INT, B-INT, L-INT, B-INT-QNT
 
-Queries of the same aggregate over the same column share one index, whatever their windows are; all indexes over a column
-share its values. An arrival that is late but not too late is put in its place: what came after it is taken off the end
-and put back behind it.
+Queries of the same aggregate over the same column share one index, whatever their windows are. All indexes over a column
+share its values. A late arrival within ``lateness`` is inserted in time order: the newer arrivals are removed from the end
+of the columns and appended again after it.
 """
 
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from datetime import datetime
 from typing import Any, ClassVar, Literal, NamedTuple, NoReturn, Self
 
@@ -24,21 +23,23 @@ from lately.core.jit import tell_if_cold
 from lately.core.times import instant_of, tick_of
 from lately.exact import stored
 from lately.exact.answer import Answer, WindowAnswers
-from lately.exact.asked import Asked
 from lately.exact.batches import NEVER, Batch, Stream, read_batch
 from lately.exact.filters import Filters
 from lately.exact.history import History
-from lately.exact.lookups import Lookups
-from lately.exact.operations import UserFunctionError, user_operation
+from lately.exact.number_queries import NumberQueries
+from lately.exact.operations import UserFunctionError
 from lately.exact.partial import Partial
 from lately.exact.partials import Partials
-from lately.exact.plans import Plans
-from lately.exact.queries import Query, query_of, span_of
+from lately.exact.queries import Query, clock_of, query_of, span_of
+from lately.exact.requirements import Requirements
+from lately.exact.user_function import UserFunction
 
 _TIMED = (None, False, True)
 
 
 class _Explained(NamedTuple):
+    """A row of ``Windows.explain``."""
+
     query: str
     asks: str
     window: str
@@ -49,11 +50,19 @@ class _Explained(NamedTuple):
 
 @storable(11)
 class Windows:
-    """Any number of exact queries over the sliding windows of one stream, sharing their state.
+    """Exact answers for any number of queries over sliding windows of one stream; queries share their state.
 
-    Register queries with ``add``, feed columns with ``update``, read ``w["name"]`` or ``w.answers()``. Memory is what the
-    longest window of each column holds: 8 bytes an arrival for times, 8 for a column, 16 for its sums, 8 for its maxima; twice
-    that for a column while it holds integers that no float is equal to.
+    Register queries with ``add``, give it columns with ``update``, read ``w["name"]`` or ``w.answers()``. Each arrival in the
+    longest window takes 8 bytes for its time, 8 for each column, 16 for the sums of a column and 8 for its maxima; twice
+    that for a column while it holds integers beyond 2**53 that no float is equal to.
+
+    Parameters
+    ----------
+    tick
+        The time resolution: a length of time, or an integer if times are integers. One second by default.
+    lateness
+        How long after newer arrivals an arrival is still counted, as a length of time. By default it is not: an arrival that
+        is older than the newest one is counted in ``late`` only. Filters (``per=``) need the default.
 
     >>> import lately as lt
     >>> w = lt.Windows()
@@ -69,26 +78,12 @@ class Windows:
 
     def __init__(self, *, tick: Duration = "1s", lateness: Duration | None = None) -> None:
         tell_if_cold()
-        try:
-            self._clock = Window.of(tick, tick)
-        except ParameterError as error:
-            raise ParameterError(
-                f"tick={tick!r}: give a length of time such as '1s', or an integer if times are integers"
-            ) from error
+        self._clock, ticks_late = clock_of(tick, lateness)
         self._history = History()
-        try:
-            self._history.lateness = 0 if lateness is None else self._clock.length(lateness)
-        except ParameterError as error:
-            raise ParameterError(f"lateness: {error}") from error
-        if self._history.lateness < 0:
-            raise ParameterError(f"lateness={lateness!r} is negative; give a length of time, such as '30s'")
+        self._history.lateness = ticks_late
         self._queries: dict[str, Query] = {}
-        self._asked = Asked()
-        # Queries for numbers for which nothing was arranged yet, by name: in the order in which they were added last, with the
-        # query of that name for which something still is.
-        self._changed: dict[str, Query | None] = {}
-        self._plans = Plans()
-        self._lookups = Lookups(self._history.ticks, self._history.columns)
+        self._requirements = Requirements()
+        self._numbers = NumberQueries(self._history, self._requirements)
         self._filters = Filters()
         self._timed: bool | None = None  # whether the stream has times; None before it begins
         self._known: tuple[str, ...] = ()  # the columns of the last batch
@@ -132,40 +127,57 @@ class Windows:
             The algorithm, such as ``"L-INT"``. By default the planner chooses; ``explain`` shows which, and why.
         """
         if name in self._queries:
-            raise ParameterError(f"there is a query named {name!r} already; drop it first, or give another name")
+            raise ParameterError(f"there is a query named {name!r} already", remedy="drop it first, or give another name")
         query = query_of(name, what, span_of(self._clock, last, between), per=per, exact=exact, eps=eps, using=using)
         if query.span.by_time and self._timed is False:
-            raise ParameterError(f"{name!r} has a window of time, but the stream came without times; use lt.arrivals(n)")
+            raise ParameterError(
+                f"{name!r} has a window of time, but the stream came without times", remedy="use lt.arrivals(n)"
+            )
         for column in (query.aggregate.column, query.per):
             if column is not None and self._known and column not in self._known:
-                raise ParameterError(f"{name!r} asks for the column {column!r}; the stream has {', '.join(self._known)}")
+                raise ParameterError(
+                    f"{name!r} asks for the column {column!r}", remedy=f"the stream has {', '.join(self._known)}"
+                )
         if query.per is not None and self._history.lateness:
-            raise ParameterError(f"{name!r} is a filter, which takes arrivals in order; build the Windows without lateness=")
-        if query.aggregate.algebra is not None:
-            user_operation(query.aggregate)
+            raise ParameterError(
+                f"{name!r} is a filter, which takes arrivals in order", remedy="build the Windows without lateness="
+            )
+        function = query.aggregate.function
+        if isinstance(function, UserFunction):
+            _ = function.operation  # compile it now, not at the first arrival
             self._history.check_narrow(str(query.aggregate.column), name)
         self._queries[name] = query
-        self._asked.add(query)
+        self._requirements.add(query)
         if query.condition is not None:
             self._filters.add(query, self._now, self._history.ticks.end)
             return
-        self._changed[name] = self._changed.pop(name, None)
-        if query.aggregate.algebra is not None:
-            self._arrange_now(query)
+        self._numbers.add(query)
+        if function.user_defined:
+            try:
+                self._numbers.arrange_or_undo(query)
+            except BaseException:
+                del self._queries[name]
+                raise
 
     def drop(self, name: str) -> None:
-        """Forget a query, and what only it needed."""
+        """Drop a query and the state that only this query needs.
+
+        Parameters
+        ----------
+        name
+            The name that was given to ``add``.
+        """
         query = self._query(name)
         del self._queries[name]
-        self._asked.remove(query)
+        self._requirements.remove(query)
         if query.condition is not None:
             self._filters.drop(query)
-        elif self._changed.setdefault(name, query) is None:
-            del self._changed[name]  # it came and went
+        else:
+            self._numbers.drop(query)
 
     @property
     def queries(self) -> tuple[str, ...]:
-        """The names of the registered queries, in the order in which they came."""
+        """The names of the registered queries, in the order in which they were added."""
         return tuple(self._queries)
 
     def __contains__(self, name: object) -> bool:
@@ -178,7 +190,7 @@ class Windows:
         return iter(self._queries)
 
     def explain(self) -> Answers[Any]:
-        """Which algorithm serves each query, with how many others it shares it, and why.
+        """For each query its algorithm, the number of queries that share its index, and the reason for the choice.
 
         >>> import lately as lt
         >>> w = lt.Windows()
@@ -187,25 +199,32 @@ class Windows:
         query   asks           window   algorithm  shared_by  why
         volume  sum('shares')  last 5m  R-INT      1          it has an inverse
         """
-        self._arranged()
+        self._numbers.arrange()
         rows = [self._explained(query) for query in self._queries.values()]
         return Answers(_Explained, list(zip(*rows, strict=True)) if rows else [[]] * len(_Explained._fields))
 
     # -- arrivals ------------------------------------------------------------------------------------------------------
 
     def update(self, columns: Any, times: Any = None) -> None:
-        """Take a batch: columns by name (dict, Arrow, pandas, polars; a scalar is a column of one), and the time of each row.
+        """Count a batch of arrivals. If anything in it is invalid, it is rejected as a whole and nothing changes.
 
-        ``times`` may be the name of a column.
-        Rows in any order are sorted by time. One older than what was seen, less ``lateness``, is refused and counted in
-        ``late``. A stream without times has windows of arrivals only. A wrong batch is refused whole.
+        Rows are sorted by time. A row that is older than the newest one by more than ``lateness`` is counted in ``late`` only.
+
+        Parameters
+        ----------
+        columns
+            Columns by name: a dict, an Arrow table, a pandas or polars frame. A scalar is a column of one row.
+        times
+            The time of each row: one value, a column, or the name of a column. By default the stream has no times, and its
+            windows are windows of arrivals.
         """
-        history, asked = self._history, self._arranged()
+        self._numbers.arrange()
+        history, requirements = self._history, self._requirements
         floor = NEVER if history.now is None else history.now - history.lateness
         stream = Stream(self._clock, self._timed, history.ticks.end, floor)
-        batch = read_batch(columns, times, asked, stream)
-        for aggregate in asked.users:
-            user_operation(aggregate).check(batch.columns[str(aggregate.column)], aggregate.kind, str(aggregate.column))
+        batch = read_batch(columns, times, requirements, stream)
+        for column, function in requirements.user_functions:
+            function.operation.check(batch.columns[column], function.name, column)
         self._filters.check(batch.columns)
         if batch.ticks.size:
             self._take(batch)
@@ -213,73 +232,74 @@ class Windows:
         self._late += batch.late
 
     def _take(self, batch: Batch) -> None:
-        history, counts = self._history, self._lookups.counts
         try:
-            history.take(batch, self._asked)
+            self._history.take(batch, self._requirements)
         except UserFunctionError as failure:
             raise InputError(
                 f"the aggregate {failure.name!r} fails on these values together with those before them: {failure.error!r}; "
-                "nothing of the batch is taken: mend lift or combine, or the values"
+                "nothing of the batch is counted",
+                remedy="correct lift or combine, or the values",
             ) from failure.error
         self._filters.update(batch.keys, batch.columns, batch.ticks)
-        counts = self._lookups.counts
-        if self._plans.due(history.ticks.end, counts.total):
-            assert history.now is not None
-            for of_class, choice in self._plans.again(counts, history.ticks, history.now):
-                with suppress(UserFunctionError):  # a user's aggregate stays where it is if it fails on the way
-                    self._lookups.move(list(of_class.queries.values()), choice.algorithm)
-                    of_class.choice = choice
-            counts.clear()
+        self._numbers.choose_again()
 
     def advance(self, time: Any) -> None:
-        """Let time pass without an arrival: windows of time move on. Going back does nothing."""
+        """Move windows of time on without an arrival.
+
+        Parameters
+        ----------
+        time
+            The new time, as ``update`` takes it. A time that is not after ``now`` changes nothing.
+        """
         if time is None:
-            raise InputError("advance(None); give the time to advance to")
+            raise InputError("advance(None)", remedy="give the time to advance to")
         if self._timed is False:
-            raise ParameterError("the stream came without times; it moves with its arrivals only")
+            raise ParameterError("the stream came without times", remedy="it moves with its arrivals only")
         tick = tick_of(time, self._clock)
-        self._arranged()  # a query that was just added has seen all from now on, not from then on
+        self._numbers.arrange()  # a query that was just added covers the time from now on, before time moves
         self._timed = True
         self._history.now = tick if self._now is None else max(self._now, tick)
         self._filters.advance(self._history.now)
 
     @property
     def now(self) -> datetime | np.datetime64 | int | None:
-        """The newest time seen or advanced to, cut to its tick; without times, the number of the newest arrival."""
+        """The newest time, rounded down to its tick; without times, the number of the newest arrival."""
         return None if self._now is None else instant_of(self._now, self._clock) if self._timed else self._now
 
     @property
     def late(self) -> int:
-        """How many arrivals came too late to be taken."""
+        """The number of arrivals that were too late to be counted."""
         return self._late
 
     @property
     def nbytes(self) -> int:
         """The bytes that the state takes in memory."""
-        self._arranged()
+        self._numbers.arrange()
         return self._history.nbytes + self._filters.nbytes
 
     # -- answers -------------------------------------------------------------------------------------------------------
 
     def __getitem__(self, name: str) -> Answer:
-        """The answer of one query, now."""
+        """The answer of one query at ``now``."""
         query = self._query(name)
         if query.condition is not None:
             return self._filters.answer(query, self._now)
-        self._arranged()
-        return WindowAnswers((name,), self._lookups.find(self._now, name)).at(0)
+        return WindowAnswers((name,), self._numbers.find(name)).at(0)
 
     def answers(self) -> WindowAnswers:
-        """The answers of all queries, now, in one pass."""
-        asked = self._arranged()
-        answers = WindowAnswers(tuple(asked.numbers), self._lookups.find(self._now))
-        filters = {name: self._filters.answer(query, self._now) for name, query in asked.filters.items()}
+        """The answers of all queries at ``now``, computed in one pass."""
+        answers = WindowAnswers(tuple(self._requirements.numbers), self._numbers.find())
+        filters = {name: self._filters.answer(query, self._now) for name, query in self._requirements.filters.items()}
         return answers.with_others(filters, self.queries)
 
     def partials(self, names: Iterable[str] | None = None) -> Partials:
-        """What this site contributes to each query, or to some, to be combined with the partials of others at the same moment.
+        """The partial results of this site, to be combined with those of other sites at the same time.
 
-        Windows of arrivals do not combine, and approximate filters have no partials: leave them out by naming the others.
+        Parameters
+        ----------
+        names
+            The queries to include; all by default. Windows of arrivals and approximate filters have no partial results: name
+            the other queries if there are any.
 
         >>> import lately as lt
         >>> w = lt.Windows()
@@ -288,17 +308,14 @@ class Windows:
         >>> (w.partials() | w.partials())["high"]
         Answer(5, 4 rows)
         """
-        self._arranged()
+        self._numbers.arrange()
         queries = [self._query(name) for name in (self.queries if names is None else names)]
         return Partials(self._clock, self._now, queries, [self._partial(query) for query in queries])
 
     def _partial(self, query: Query) -> Partial:
         if query.condition is not None:
             return self._filters.partial(query, self._now)
-        found = self._lookups.find(self._now, query.name)
-        rows, missing, covered = int(found.rows[0]), int(found.missing[0]), float(found.covered[0])
-        state = rows - missing if query.aggregate.kind == "count" else self._lookups.state(query, self._now)
-        return Partial(state, rows, missing, covered, bool(found.integer[0]))
+        return self._numbers.partial(query)
 
     def __repr__(self) -> str:
         held = self._history.ticks.end - self._history.ticks.first
@@ -308,14 +325,16 @@ class Windows:
         return self.answers()._repr_html_()
 
     def _merge(self, others: Any) -> NoReturn:
-        raise MergeError("Windows are not merged; combine what they contribute: lt.merge([w.partials() for w in sites])")
+        raise MergeError(
+            "Windows are not merged", remedy="combine their partial results: lt.merge([w.partials() for w in sites])"
+        )
 
     # -- bytes ---------------------------------------------------------------------------------------------------------
 
     def to_bytes(self) -> bytes:
-        """The queries and what their windows hold as bytes; ``lt.from_bytes`` reads it back.
+        """The queries and the contents of their windows as bytes; ``lt.from_bytes`` reads them.
 
-        Aggregates of your own are stored by name: define them with ``lt.agg.custom`` before reading.
+        Custom aggregates are stored by name: define them with ``lt.agg.custom`` before reading.
         """
         return codec.to_bytes(self)
 
@@ -328,7 +347,7 @@ class Windows:
         return codec.from_trusted_bytes, (self.to_bytes(),)
 
     def _write(self, out: Writer) -> None:
-        self._arranged()
+        self._numbers.arrange()
         out.u8(self._clock.kind == "time")
         out.u64(self._clock.unit)
         out.u64(self._history.lateness)
@@ -357,24 +376,23 @@ class Windows:
         windows._known = tuple(source.text() for _ in range(source.varint()))
         for query in stored.read_queries(source):
             windows._queries[query.name] = query
-            windows._asked.add(query)
-            if query.condition is None:
-                windows._changed[query.name] = None
+            windows._requirements.add(query)
         windows._restore(source, end)
         return windows
 
     def _restore(self, source: Reader, end: int) -> None:
-        """Read the history and the filters of the queries, and lay the indexes."""
-        self._history.read(source, end, self._asked)
-        self._lookups = Lookups(self._history.ticks, self._history.columns)
-        self._plans.at = end
+        """Read the history and the filters of the queries, and rebuild the indexes."""
+        self._history.read(source, end, self._requirements)
+        self._numbers = NumberQueries(self._history, self._requirements)
+        for query in self._requirements.numbers.values():
+            self._numbers.add(query)
         try:
-            self._arranged()
-        except UserFunctionError as failure:  # on values that nobody checked
+            self._numbers.arrange()
+        except UserFunctionError as failure:  # on values that nothing has checked yet
             raise FormatError(
                 f"not a sketch that lately wrote: the aggregate {failure.name!r} fails on its values ({failure.error!r})"
             ) from failure.error
-        for query in self._asked.filters.values():
+        for query in self._requirements.filters.values():
             source.check(self._history.lateness == 0, "a filter beside lateness")
             self._filters.add(query, self._now, end)
         stored.read_filters(source, self._filters, self._now)
@@ -387,51 +405,12 @@ class Windows:
 
     def _query(self, name: str) -> Query:
         if name not in self._queries:
-            known = ", ".join(self._queries) or "none"
-            raise QueryError(f"there is no query named {name!r}; registered: {known}")
+            raise QueryError(
+                f"there is no query named {name!r}", remedy=f"the registered ones are: {', '.join(self._queries) or 'none'}"
+            )
         return self._queries[name]
-
-    def _arranged(self) -> Asked:
-        """What the queries need; for those that have changed, columns, algorithms and indexes are arranged first."""
-        if self._changed:
-            numbers = self._asked.numbers
-            new = [numbers[name] for name in self._changed if name in numbers]
-            gone = [query for query in self._changed.values() if query is not None]
-            self._history.keep(query.aggregate.column for query in new)
-            for query in new:
-                self._plans.add(query)
-            self._lookups.change(gone, [(query, self._plans.choice(query).algorithm) for query in new])
-            for query in gone:
-                self._plans.remove(query)
-            self._history.drop(query.aggregate.column for query in gone if not self._asked.reads(str(query.aggregate.column)))
-            self._changed = {}
-        return self._asked
-
-    def _arrange_now(self, query: Query) -> None:
-        """Arrange for a query that was just added; if a user's function fails on what its column holds, take it back."""
-        name = query.name
-        try:
-            self._arranged()
-        except BaseException as error:
-            del self._queries[name]
-            self._asked.remove(query)
-            self._plans.remove(query)
-            if self._changed[name] is None:
-                del self._changed[name]
-            if isinstance(error, UserFunctionError):
-                raise InputError(
-                    f"{name!r} is not added: {query.aggregate} fails on what its column holds: {error.error!r}; "
-                    "mend lift or combine"
-                ) from error.error
-            raise
 
     def _explained(self, query: Query) -> _Explained:
         window = query.span.text(self._clock)
-        if query.condition is not None:
-            algorithm, shared, why = self._filters.explain(query)
-            return _Explained(query.name, query.text, window, algorithm, shared, why)
-        choice = self._plans.choice(query)
-        why = choice.why
-        if query.aggregate.algebra is not None:
-            why += f"; {user_operation(query.aggregate).how}"
-        return _Explained(query.name, query.text, window, choice.algorithm, self._lookups.shares(query), why)
+        explained = self._filters if query.condition is not None else self._numbers
+        return _Explained(query.name, query.text, window, *explained.explain(query))

@@ -1,8 +1,8 @@
-"""Substreams in the order of a tick that each of them has: which have one since then?
+"""Substreams in the order of one tick each: which of them have a tick since a given one?
 
-Ticks of the longest window are spread over a ring of buckets, each a chunk of a slab that holds its entries in a row; an entry
-knows the substream, its tick, and a second tick, ``sure``, which is never newer. A lookup reads buckets from the newest back
-to the one that the window begins in, and only in that one looks at the entries' ticks.
+The ticks of the longest window are spread over a ring of buckets. A bucket is a chunk of a slab with its entries in a row. An
+entry has the substream, its tick, and a second tick, ``sure``, which is never newer. A lookup reads the buckets from the newest
+back to the one in which the window begins, and compares ticks in that one only.
 """
 
 from typing import Any, NamedTuple
@@ -26,13 +26,19 @@ class _State(NamedTuple):
     places: Ints  # where the entry of each substream is, or -1
     starts: Ints  # of each bucket: its chunk's offset, or -1 for none
     sizes: Ints  # the power of two of the chunk's size
-    counts: Ints  # how many entries it has
+    counts: Ints  # the number of its entries
     heads: Ints
     pool: NDArray[np.int64]  # entries: tick, sure, substream
 
 
-class ByTick:
-    """Substreams by a tick of theirs, as far back as ``longest`` ticks before now."""
+class _Entries(NamedTuple):
+    ids: Ints
+    ticks: Ints
+    sures: Ints
+
+
+class TickIndex:
+    """Substreams by one tick each, back to ``longest`` ticks before now."""
 
     def __init__(self, longest: int, now: int) -> None:
         self._longest = longest
@@ -46,46 +52,45 @@ class ByTick:
         return sum(column.nbytes for column in self._state)
 
     def advance(self, now: int) -> None:
-        """Move on to a tick: what is too old for any window goes."""
+        """Move on to a tick: entries that are too old for any window are dropped."""
         fresh = min((now >> self._shift) - (self._now >> self._shift), _BUCKETS)
         if fresh > 0:
             _clear(self._state, (now >> self._shift) - fresh + 1, (now >> self._shift) + 1)
         self._now = max(self._now, now)
 
     def put(self, ids: Ints, ticks: Ints, sures: Ints) -> None:
-        """Give substreams other ticks; ``NO_TICK`` or one that is too old takes them out."""
+        """Set the ticks of substreams; ``NO_TICK`` or a tick that is too old removes a substream."""
         if not ids.size:
             return
         self._put(ids, ticks, sures)
         if SPARE * int(self._state.heads[USED]) < len(self._state.pool) > _POOL:
             places, pool = self._state.places, self._state.pool
-            held = np.flatnonzero(places >= 0)
-            entries = pool[places[held]]
+            present = np.flatnonzero(places >= 0)
+            entries = pool[places[present]]
             self._state = _blank()
-            if held.size:
-                self._put(held, entries[:, 0].copy(), entries[:, 1].copy())
+            if present.size:
+                self._put(present, entries[:, 0].copy(), entries[:, 1].copy())
 
     def _put(self, ids: Ints, ticks: Ints, sures: Ints) -> None:
         largest, places = int(ids.max()), self._state.places
         if largest >= places.size:
             more = np.full(max(largest + 1, 2 * places.size) - places.size, -1, np.int64)
             self._state = self._state._replace(places=np.concatenate([places, more]))
-        span = (self._now - self._longest, self._shift)
-        done = 0
+        oldest, done = self._now - self._longest, 0
         while True:
-            done = _put(self._state, (ids, ticks, sures), span, done)
+            done = _put(self._state, _Entries(ids, ticks, sures), (oldest, self._shift), done)
             if done == ids.size:
                 return
             pool = self._state.pool
             self._state = self._state._replace(pool=np.concatenate([pool, np.zeros_like(pool)]))
 
     def since(self, tick: int) -> tuple[Ints, Ints]:
-        """The substreams whose tick is not before this one, and their sure ticks."""
+        """The substreams whose tick is not before this one, and their ``sure`` ticks."""
         first = max(tick, self._now - self._longest)
         size = _count(self._state, first >> self._shift, self._now >> self._shift)
         ids, sures = np.empty(size, np.int64), np.empty(size, np.int64)
-        found = _since(self._state, (first, self._now, self._shift), ids, sures)
-        return ids[:found], sures[:found]
+        count = _since(self._state, (first, self._now, self._shift), ids, sures)
+        return ids[:count], sures[:count]
 
 
 def _blank() -> _State:
@@ -109,21 +114,21 @@ def _take_out(state: Any, bucket: Any, place: Any) -> None:
 
 
 @kernel
-def _put(state: Any, rows: Any, span: tuple[int, int], done: int) -> int:
-    """Put entries in their buckets, from the row ``done`` on; tell how far it came before the pool was full."""
+def _put(state: Any, entries: Any, limits: tuple[int, int], done: int) -> int:
+    """Put entries in their buckets, from the row ``done`` on; return the row at which the pool was full, or the end."""
     places, starts, sizes, counts, heads, pool = state
     links = pool[:, 0]
-    ids, ticks, sures = rows
-    oldest, shift = span
+    ids, ticks, sures = entries
+    oldest, shift = limits
     for i in range(done, ids.size):
         bucket = (ticks[i] >> shift) & (_BUCKETS - 1)
-        held = ticks[i] != _NONE and ticks[i] >= oldest
+        is_live = ticks[i] != _NONE and ticks[i] >= oldest
         place = places[ids[i]]
-        if place >= 0 and held and pool[place, 0] >> shift == ticks[i] >> shift:
+        if place >= 0 and is_live and pool[place, 0] >> shift == ticks[i] >> shift:
             pool[place, 0], pool[place, 1] = ticks[i], sures[i]
             continue
-        if held:
-            # Room first, so that nothing is half done when there is none.
+        if is_live:
+            # Make room first: if the pool is full, nothing has changed yet.
             if starts[bucket] < 0:
                 chunk = acquire(heads, 1, links)
                 if chunk < 0:
@@ -146,13 +151,13 @@ def _put(state: Any, rows: Any, span: tuple[int, int], done: int) -> int:
             counts[bucket] += 1
         if place >= 0:
             _take_out(state, (pool[place, 0] >> shift) & (_BUCKETS - 1), place)
-        places[ids[i]] = starts[bucket] + counts[bucket] - 1 if held else -1
+        places[ids[i]] = starts[bucket] + counts[bucket] - 1 if is_live else -1
     return int(ids.size)
 
 
 @kernel
 def _clear(state: Any, first: int, end: int) -> None:
-    """Empty the buckets that new ticks are about to use."""
+    """Empty the buckets of ticks ``first..end`` in units of buckets, which new ticks are about to use."""
     places, starts, sizes, counts, heads, pool = state
     for number in range(first, end):
         bucket = number & (_BUCKETS - 1)
@@ -165,7 +170,7 @@ def _clear(state: Any, first: int, end: int) -> None:
 
 @kernel
 def _count(state: Any, first: int, last: int) -> int:
-    counts = state[3]
+    counts = state.counts
     total = 0
     for number in range(first, last + 1):
         total += counts[number & (_BUCKETS - 1)]
@@ -174,14 +179,14 @@ def _count(state: Any, first: int, last: int) -> int:
 
 @kernel
 def _since(state: Any, span: tuple[int, int, int], ids: Ints, sures: Ints) -> int:
-    starts, counts, pool = state[1], state[3], state[5]
+    starts, counts, pool = state.starts, state.counts, state.pool
     since, now, shift = span
-    found = 0
+    count = 0
     for number in range(since >> shift, (now >> shift) + 1):
         bucket = number & (_BUCKETS - 1)
         if starts[bucket] < 0:
             continue
         for j in range(starts[bucket], starts[bucket] + counts[bucket]):
-            ids[found], sures[found] = pool[j, 2], pool[j, 1]
-            found += pool[j, 0] >= since  # only in the first bucket some are older
-    return found
+            ids[count], sures[count] = pool[j, 2], pool[j, 1]
+            count += pool[j, 0] >= since  # only the first bucket has older entries
+    return count

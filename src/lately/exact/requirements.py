@@ -1,35 +1,35 @@
-"""What all queries of a stream need together, kept up to date as they come and go: an update does not go through them."""
+"""What all queries of a stream need together, updated as queries come and go, so that a batch need not visit every query."""
 
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
-from lately.exact.aggregates import Aggregate
 from lately.exact.queries import Query, Span
+from lately.exact.user_function import UserFunction
 
 
-class Reach(NamedTuple):
-    """How far back the windows over a column go: in arrivals, and in ticks, the newest included (0 if there is none)."""
+class Lookback(NamedTuple):
+    """How far back the windows over a column go: in arrivals, and in ticks with the newest one; 0 without such windows."""
 
     arrivals: int = 0
     ticks: int = 0
 
 
-class Largest:
-    """The largest of some numbers that come and go: O(log n) each, amortised.
+class LargestTracker:
+    """The maximum of a multiset of numbers: O(log n) amortised for each addition and removal.
 
-    A heap holds each number once. One that is gone stays in it until it comes to the top, or until it is one of too many.
+    The heap has each number once. A removed number stays in it until it reaches the top, or until half of the heap is removed.
     """
 
     def __init__(self) -> None:
         self._counts: dict[int, int] = {}
         self._heap: list[int] = []
-        self._gone = 0  # numbers in the heap that nobody has any more
+        self._gone = 0  # numbers in the heap that were removed
 
     def __bool__(self) -> bool:
         return bool(self._heap)
 
     def add(self, number: int) -> None:
-        """Another one."""
+        """Add a number."""
         count = self._counts.get(number)
         if count is None:
             heappush(self._heap, -number)
@@ -37,7 +37,7 @@ class Largest:
         self._counts[number] = (count or 0) + 1
 
     def remove(self, number: int) -> None:
-        """One less of those that were added."""
+        """Remove a number that was added."""
         self._counts[number] -= 1
         self._gone += self._counts[number] == 0
         while self._heap and not self._counts[-self._heap[0]]:
@@ -48,70 +48,70 @@ class Largest:
             self._heap, self._gone = [-number for number in self._counts], 0
             heapify(self._heap)
 
-    def most(self, default: int) -> int:
-        """The largest one."""
+    def largest(self, default: int) -> int:
+        """The largest number; ``default`` if there is none."""
         return -self._heap[0] if self._heap else default
 
 
-class Lookback:
-    """How far back some windows go that come and go."""
+class LookbackTracker:
+    """The lookback of a set of windows."""
 
     def __init__(self) -> None:
-        self._ages = Largest(), Largest()  # of windows of arrivals, of windows of time
+        self._ages = LargestTracker(), LargestTracker()  # of windows of arrivals, of windows of time
 
     @property
-    def reach(self) -> Reach:
-        """The longest of them."""
+    def lookback(self) -> Lookback:
+        """How far back the longest windows go."""
         arrivals, ticks = self._ages
-        return Reach(arrivals.most(0), ticks.most(0))
+        return Lookback(arrivals.largest(0), ticks.largest(0))
 
     def add(self, span: Span) -> None:
-        """Another window."""
+        """Add a window."""
         self._ages[span.by_time].add(span.older)
 
     def remove(self, span: Span) -> None:
-        """One less of those that were added."""
+        """Remove a window that was added."""
         self._ages[span.by_time].remove(span.older)
 
     def __bool__(self) -> bool:
         return any(self._ages)
 
 
-class Asked:
-    """The queries for numbers, the filters, and what they read. Adding or dropping one costs the same among any number."""
+class Requirements:
+    """The queries for numbers, the filters, and what they read. Adding or removing one takes the same time among any number."""
 
     def __init__(self) -> None:
         self.numbers: dict[str, Query] = {}
         self.filters: dict[str, Query] = {}
-        # Who asks for a column, or for times, to tell a user who leaves it out: names in the order in which they came.
+        # The names of the queries that need a column, or times, for error messages: in the order in which they were added.
         self.columns: dict[str, dict[str, None]] = {}
         self.keys: dict[str, dict[str, None]] = {}
         self.timely: dict[str, None] = {}
-        self._users: dict[tuple[object, ...], tuple[Aggregate, dict[str, None]]] = {}
-        self._all = Lookback()
-        self._lookbacks: dict[str, Lookback] = {}
+        self._users: dict[tuple[object, ...], tuple[str, UserFunction, dict[str, None]]] = {}
+        self._all = LookbackTracker()
+        self._trackers: dict[str, LookbackTracker] = {}
 
     @property
-    def users(self) -> list[Aggregate]:
-        """The aggregates that users defined, each once."""
-        return [aggregate for aggregate, _ in self._users.values()] if self._users else []
+    def user_functions(self) -> list[tuple[str, UserFunction]]:
+        """The functions that users defined, each once for every column that it reads."""
+        return [(column, function) for column, function, _ in self._users.values()]
 
     @property
-    def reach(self) -> Reach:
+    def lookback(self) -> Lookback:
         """How far back the queries for numbers go."""
-        return self._all.reach
+        return self._all.lookback
 
     @property
-    def reaches(self) -> dict[str, Reach]:
+    def lookbacks(self) -> dict[str, Lookback]:
         """How far back they go in each column that they read."""
-        return {column: lookback.reach for column, lookback in self._lookbacks.items()}
+        return {column: tracker.lookback for column, tracker in self._trackers.items()}
 
     def reads(self, column: str) -> bool:
         """Whether a query for a number reads a column."""
-        return column in self._lookbacks
+        return column in self._trackers
 
     def add(self, query: Query) -> None:
-        """Another query."""
+        """Add a query."""
         aggregate, column = query.aggregate, query.aggregate.column
         if column is not None:
             self.columns.setdefault(column, {})[query.name] = None
@@ -125,12 +125,12 @@ class Asked:
         self.numbers[query.name] = query
         self._all.add(query.span)
         if column is not None:
-            self._lookbacks.setdefault(column, Lookback()).add(query.span)
-        if aggregate.algebra is not None:
-            self._users.setdefault(aggregate.key, (aggregate, {}))[1][query.name] = None
+            self._trackers.setdefault(column, LookbackTracker()).add(query.span)
+        if isinstance(aggregate.function, UserFunction):
+            self._users.setdefault(aggregate.key, (str(column), aggregate.function, {}))[2][query.name] = None
 
     def remove(self, query: Query) -> None:
-        """One less of those that were added."""
+        """Remove a query that was added."""
         name, aggregate, column = query.name, query.aggregate, query.aggregate.column
         if column is not None:
             _leave(self.columns, column, name)
@@ -143,18 +143,18 @@ class Asked:
         del self.numbers[name]
         self._all.remove(query.span)
         if column is not None:
-            self._lookbacks[column].remove(query.span)
-            if not self._lookbacks[column]:
-                del self._lookbacks[column]
-        if aggregate.algebra is not None:
-            names = self._users[aggregate.key][1]
+            self._trackers[column].remove(query.span)
+            if not self._trackers[column]:
+                del self._trackers[column]
+        if aggregate.function.user_defined:
+            *_, names = self._users[aggregate.key]
             del names[name]
             if not names:
                 del self._users[aggregate.key]
 
 
-def _leave(who: dict[str, dict[str, None]], column: str, name: str) -> None:
-    """Take a name from those that ask for a column."""
-    del who[column][name]
-    if not who[column]:
-        del who[column]
+def _leave(users: dict[str, dict[str, None]], column: str, name: str) -> None:
+    """Remove a query's name from those that need a column."""
+    del users[column][name]
+    if not users[column]:
+        del users[column]

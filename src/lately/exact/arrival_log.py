@@ -1,7 +1,7 @@
-"""The newest arrivals of each of many substreams: a small ring for each, out of one slab.
+"""The newest arrivals of each of many substreams: a small ring for each, allocated from one slab.
 
-Arrivals of a substream are numbered from 1 on. Of each its tick is kept and, where arrivals have weights, the weight of all
-before it, as an unevaluated sum of two floats: with 106 digits, differences are right to the last digit of a float.
+The arrivals of a substream are numbered from 1 on. Each has its tick and, where arrivals have weights, the weight of all
+arrivals before it as an unevaluated sum of two floats: with 106 digits, differences are exact to the last digit of a float.
 """
 
 from typing import Any, NamedTuple
@@ -16,25 +16,31 @@ from lately.exact.slab import SPARE, USED, acquire, no_chunks, release
 
 NO_TICK = np.int64(-(2**63))
 _POOL = 256  # entries of an empty pool
-_MANY = 2.0**50  # multiples that are told apart
+_MAX_MULTIPLES = 2.0**50  # up to which multiples of a grid can be distinguished
 
-#: One over the finest grid; whatever weighs anything reaches a multiple of it.
+#: One over the finest grid, of which every weight above 0 reaches a multiple.
 FINEST = 2.0**1000
 
 
 class _State(NamedTuple):
     starts: Ints  # of each substream: its chunk's offset, or -1 for none
     sizes: Ints  # the power of two of the chunk's size
-    begins: Ints  # the number before its oldest arrival that is kept
-    ends: Ints  # the number of its newest
+    begins: Ints  # the number before its oldest arrival in the log
+    ends: Ints  # the number of its newest arrival
     heads: Ints
     ticks: Ints  # the pool
-    weights: NDArray[np.float64]  # the weight of all before an arrival, in two parts, and its own; no rows if all weigh 1
-    totals: NDArray[np.float64]  # of each substream: the weight of all
+    weights: NDArray[np.float64]  # the weight before an arrival, in two parts, and its own; no rows if every weight is 1
+    totals: NDArray[np.float64]  # of each substream: the weight of all arrivals, in two parts
 
 
-class RowsOf:
-    """The newest arrivals of every substream, ``most`` at the most."""
+class _Arrivals(NamedTuple):
+    ids: Ints
+    ticks: Ints
+    weights: Floats  # empty if every weight is 1
+
+
+class ArrivalLog:
+    """The newest arrivals of every substream, at most ``most`` of each."""
 
     def __init__(self, *, weighted: bool, most: int = 2**62) -> None:
         self.most = most
@@ -49,17 +55,17 @@ class RowsOf:
 
     @property
     def ends(self) -> Ints:
-        """How many arrivals each substream had in all."""
+        """The total number of arrivals of each substream."""
         return self._state.ends
 
     def push(self, ids: Ints, ticks: Ints, weights: Floats | None, oldest: int) -> None:
-        """Add arrivals in time order; those before ``oldest`` are no longer wanted."""
+        """Add arrivals in time order; those before the tick ``oldest`` are dropped."""
         if not ids.size:
             return
         self._make_room(int(ids.max()))
-        done, given = 0, np.zeros(0) if weights is None else weights
+        arrivals, done = _Arrivals(ids, ticks, np.zeros(0) if weights is None else weights), 0
         while True:
-            done = _push(self._state, (ids, ticks, given), (oldest, self.most), done)
+            done = _push(self._state, arrivals, (oldest, self.most), done)
             if done == ids.size:
                 break
             state = self._state
@@ -72,7 +78,7 @@ class RowsOf:
             self._pack()
 
     def renumber(self, alive: Ints) -> None:
-        """The substream that was number ``alive[i]`` is number i from now on; others are dropped."""
+        """Renumber: the substream ``alive[i]`` becomes substream i; others are dropped."""
         self._make_room(int(alive.max(initial=0)))
         starts, sizes, begins, ends, *pool, totals = self._state
         more = max(64 - alive.size, 0)
@@ -84,7 +90,7 @@ class RowsOf:
         self._pack()
 
     def _pack(self) -> None:
-        """Copy the chunks that are in use into a pool that they half fill."""
+        """Copy the chunks in use into a pool of about twice their size."""
         state = self._state
         used = int((1 << state.sizes[state.starts >= 0]).sum())
         size = max(_POOL, 1 << (2 * used - 1).bit_length())
@@ -93,27 +99,27 @@ class RowsOf:
         _copy(state, self._state)
 
     def forget(self, ids: Ints) -> None:
-        """Drop all of these substreams; they start anew."""
+        """Drop these substreams; their numbers may be used again."""
         _forget(self._state, ids[ids < self._state.starts.size])
 
     def values(self, ids: Ints, since: int) -> Floats:
-        """How many arrivals each of these had since a tick, or how much they weighed."""
+        """The number of arrivals of each of these since a tick, or their weight."""
         values = np.zeros(ids.size)
         _values(self._state, ids, since, values)
         return values
 
     def marks(self, ids: Ints, grid: int, back: int, *, sure: bool = False) -> Ints:
-        """The tick of the arrival with which the count, or weight, reached its newest multiple of 2**grid but ``back``.
+        """The tick at which the count, or weight, reached a multiple of 2**grid: ``back`` multiples before the newest one.
 
-        ``NO_TICK`` where that is not kept any more, or never was. Where there are too many multiples to tell, it is the newest
-        arrival's, or none if it has to be sure.
+        ``NO_TICK`` where that arrival is not in the log. Where the weight is too large to distinguish its multiples, it is the
+        tick of the newest arrival, or ``NO_TICK`` if the mark must be ``sure``.
         """
         ticks = np.empty(ids.size, np.int64)
         _marks(self._state, ids, (2.0**-grid, back, sure), ticks)
         return ticks
 
     def rows(self, ids: Ints, since: int) -> tuple[Ints, Ints, Floats]:
-        """All that is kept of these substreams since a tick, one after the other: how many of each, when, how much."""
+        """The arrivals of these substreams since a tick, one substream after the other: counts, ticks and weights."""
         self._make_room(int(ids.max(initial=0)))
         self._state.begins[ids] = np.maximum(self._state.begins[ids], self._state.ends[ids] - self.most)
         most = int((self._state.ends[ids] - self._state.begins[ids]).sum())
@@ -133,25 +139,25 @@ class RowsOf:
 
 @helper
 def _slot(state: Any, owner: Any, number: Any) -> Any:
-    """Where an arrival of a substream is in the pool."""
-    return state[0][owner] + (number & ((1 << state[1][owner]) - 1))
+    """The place of an arrival of a substream in the pool."""
+    return state.starts[owner] + (number & ((1 << state.sizes[owner]) - 1))
 
 
 @kernel
-def _push(state: Any, rows: Any, limits: tuple[int, int], done: int) -> int:
-    """Add arrivals from the row ``done`` on; tell how far it came before the pool was full."""
+def _push(state: Any, arrivals: Any, limits: tuple[int, int], done: int) -> int:
+    """Add arrivals from the row ``done`` on; return the row at which the pool was full, or the end."""
     starts, sizes, begins, ends, heads, ticks, weights, totals = state
-    ids, times, given = rows
+    ids, times, own_weights = arrivals
     oldest, most = limits
     for i in range(done, ids.size):
         owner = ids[i]
         begins[owner] = max(begins[owner], ends[owner] + 1 - most)
         while begins[owner] < ends[owner] and ticks[_slot(state, owner, begins[owner] + 1)] < oldest:
             begins[owner] += 1
-        held, size = ends[owner] - begins[owner], sizes[owner]
-        if held == 1 << size:
+        count, size = ends[owner] - begins[owner], sizes[owner]
+        if count == 1 << size:
             size += 1
-        elif size > 2 and held << 3 < 1 << size:
+        elif size > 2 and count << 3 < 1 << size:
             size -= 2
         if starts[owner] < 0 or size != sizes[owner]:
             chunk = acquire(heads, size, ticks)
@@ -162,13 +168,13 @@ def _push(state: Any, rows: Any, limits: tuple[int, int], done: int) -> int:
         slot = _slot(state, owner, ends[owner])
         ticks[slot] = times[i]
         if weights.shape[0]:
-            if held == 0:  # nothing to compare with: begin again at nothing, where digits are finest
+            if count == 0:  # no earlier arrival to compare with: sums restart at 0, where floats are finest
                 totals[owner, 0], totals[owner, 1] = 0.0, 0.0
             high, low = totals[owner, 0], totals[owner, 1]
-            weights[slot, 0], weights[slot, 1], weights[slot, 2] = high, low, given[i]
-            total = high + given[i]
+            weights[slot, 0], weights[slot, 1], weights[slot, 2] = high, low, own_weights[i]
+            total = high + own_weights[i]
             part = total - high
-            low += (high - (total - part)) + (given[i] - part)
+            low += (high - (total - part)) + (own_weights[i] - part)
             totals[owner, 0] = total + low
             totals[owner, 1] = low - (totals[owner, 0] - total)
     return int(ids.size)
@@ -177,7 +183,7 @@ def _push(state: Any, rows: Any, limits: tuple[int, int], done: int) -> int:
 @helper
 def _move(state: Any, owner: Any, chunk: Any, size: Any) -> None:
     """Move a substream's arrivals to another chunk."""
-    starts, sizes, begins, ends, heads, ticks, weights = state[:7]
+    starts, sizes, begins, ends, heads, ticks, weights, _ = state
     if starts[owner] >= 0:
         for number in range(begins[owner] + 1, ends[owner] + 1):
             here, there = _slot(state, owner, number), chunk + (number & ((1 << size) - 1))
@@ -191,9 +197,9 @@ def _move(state: Any, owner: Any, chunk: Any, size: Any) -> None:
 
 @kernel
 def _copy(state: Any, packed: Any) -> None:
-    """Copy every chunk into another pool, and tell its substream where it is."""
-    starts, sizes, ticks, weights = state[0], state[1], state[5], state[6]
-    heads, into_ticks, into_weights = packed[4], packed[5], packed[6]
+    """Copy every chunk into another pool, and set the starts of the substreams to it."""
+    starts, sizes, ticks, weights = state.starts, state.sizes, state.ticks, state.weights
+    heads, into_ticks, into_weights = packed.heads, packed.ticks, packed.weights
     for owner in range(starts.size):
         if starts[owner] < 0:
             continue
@@ -208,8 +214,7 @@ def _copy(state: Any, packed: Any) -> None:
 
 @kernel
 def _forget(state: Any, ids: Ints) -> None:
-    starts, sizes, begins, ends, heads, ticks = state[:6]
-    totals = state[7]
+    starts, sizes, begins, ends, heads, ticks, _, totals = state
     for owner in ids:
         if starts[owner] >= 0:
             release(heads, sizes[owner], ticks, starts[owner])
@@ -219,7 +224,7 @@ def _forget(state: Any, ids: Ints) -> None:
 
 @kernel
 def _values(state: Any, ids: Ints, since: int, out: Floats) -> None:
-    begins, ends, ticks, weights, totals = state[2], state[3], state[5], state[6], state[7]
+    _, _, begins, ends, _, ticks, weights, totals = state
     for i in range(ids.size):
         owner = ids[i]
         if owner >= begins.size:
@@ -235,20 +240,20 @@ def _values(state: Any, ids: Ints, since: int, out: Floats) -> None:
         out[i] = ends[owner] - base
         if weights.shape[0]:
             slot = _slot(state, owner, base + 1)
-            high = totals[owner, 0] - weights[slot, 0]  # what this rounds off is in ``error``
+            high = totals[owner, 0] - weights[slot, 0]  # ``error`` is what this rounds off
             part = high - totals[owner, 0]
             error = (totals[owner, 0] - (high - part)) - (weights[slot, 0] + part)
             out[i] = high + (error + (totals[owner, 1] - weights[slot, 1]))
-            if not out[i] > totals[owner, 0] / _MANY:  # too little, beside what came before, for the digits that there are
+            if not out[i] > totals[owner, 0] / _MAX_MULTIPLES:  # too small, relative to the total, for 106 digits
                 out[i] = _added_up(state, owner, base + 1)
 
 
 @helper
 def _added_up(state: Any, owner: Any, first: Any) -> Any:
-    """The weight of a substream's arrivals from a number on, one by one; what additions round off is added at the end."""
+    """The weight of a substream's arrivals from a number on, added one by one, with the rounding errors added at the end."""
     total, rest = 0.0, 0.0
-    for number in range(first, state[3][owner] + 1):
-        weight = state[6][_slot(state, owner, number), 2]
+    for number in range(first, state.ends[owner] + 1):
+        weight = state.weights[_slot(state, owner, number), 2]
         after = total + weight
         part = after - total
         rest += (total - (after - part)) + (weight - part)
@@ -258,7 +263,7 @@ def _added_up(state: Any, owner: Any, first: Any) -> Any:
 
 @kernel
 def _marks(state: Any, ids: Ints, level: tuple[float, int, bool], out: Ints) -> None:
-    begins, ends, ticks, weights, totals = state[2], state[3], state[5], state[6], state[7]
+    _, _, begins, ends, _, ticks, weights, totals = state
     scale, back, sure = level
     for i in range(ids.size):
         owner = ids[i]
@@ -272,7 +277,7 @@ def _marks(state: Any, ids: Ints, level: tuple[float, int, bool], out: Ints) -> 
                 out[i] = ticks[_slot(state, owner, number)]
             continue
         multiples = totals[owner, 0] * scale
-        if scale >= FINEST or not multiples < _MANY:  # more than can be told apart: any arrival may be it, none is for sure
+        if scale >= FINEST or not multiples < _MAX_MULTIPLES:  # multiples cannot be distinguished: any arrival may be the one
             out[i] = NO_TICK if sure else ticks[_slot(state, owner, ends[owner])]
             continue
         newest = np.floor(multiples)
@@ -283,10 +288,10 @@ def _marks(state: Any, ids: Ints, level: tuple[float, int, bool], out: Ints) -> 
 
 @helper
 def _reached(state: Any, owner: Any, weight: Any) -> Any:
-    """The tick of the arrival with which a substream's weight reached this much."""
-    begins, ends, ticks, weights = state[2], state[3], state[5], state[6]
+    """The tick of the arrival with which a substream's weight reached this weight."""
+    begins, ends, ticks, weights = state.begins, state.ends, state.ticks, state.weights
     base, width = begins[owner], ends[owner] - begins[owner]
-    while width > 0:  # the last arrival before which it was less
+    while width > 0:  # find the last arrival before which it was less
         half = (width + 1) >> 1
         slot = _slot(state, owner, base + half)
         if weights[slot, 0] < weight or (weights[slot, 0] == weight and weights[slot, 1] < 0):
@@ -296,8 +301,8 @@ def _reached(state: Any, owner: Any, weight: Any) -> Any:
 
 
 @kernel
-def _rows(state: Any, ids: Ints, since: int, counts: Ints, times: Ints, given: Floats) -> None:
-    begins, ends, ticks, weights = state[2], state[3], state[5], state[6]
+def _rows(state: Any, ids: Ints, since: int, counts: Ints, times: Ints, own_weights: Floats) -> None:
+    begins, ends, ticks, weights = state.begins, state.ends, state.ticks, state.weights
     at = 0
     for i in range(ids.size):
         owner = ids[i]
@@ -306,6 +311,6 @@ def _rows(state: Any, ids: Ints, since: int, counts: Ints, times: Ints, given: F
             if ticks[slot] >= since:
                 times[at] = ticks[slot]
                 if weights.shape[0]:
-                    given[at] = weights[slot, 2]
+                    own_weights[at] = weights[slot, 2]
                 counts[i] += 1
                 at += 1
