@@ -14,7 +14,7 @@ from bench.report import Options, Report, Table, Verdict
 from bench.timing import race
 from lately.core.keys import Hashes, hash_keys
 from lately.monitor import Ecm, FastAms, Monitor, SelfJoin
-from lately.monitor.drift import PART, Drift, WindowDrift, drift_of
+from lately.monitor.drift import COUNT, Drift, WindowDrift, drift_of
 from lately.monitor.layout import Layout
 from lately.sketches.hashing import DEFAULT_SEED
 
@@ -82,7 +82,7 @@ def _warmed(layout: Layout, hashes: Hashes, ticks: Ints) -> Drift:
     drift = drift_of(layout)
     half = hashes.size // 2
     _feed(drift, hashes[:half], ticks[:half])
-    drift.tell()
+    drift.take_changes()
     drift.set_threshold(1e15)  # is compared with after every event, and never reached
     return drift
 
@@ -122,7 +122,7 @@ def _anew(layout: Layout, hashes: Hashes, ticks: Ints, times: int) -> Callable[[
         return found[::2] - found[1::2] if layout.signed else found
 
     if isinstance(drift, WindowDrift):  # a count that is carried along may differ from one read anew, within its bounds
-        bounds, carried = counts(), drift._book[:, PART]
+        bounds, carried = counts(), drift._book[:, COUNT]
         assert ((bounds.low <= carried) & (carried <= bounds.high)).all()
 
     def look() -> None:

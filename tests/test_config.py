@@ -494,7 +494,7 @@ run.spark = 3
     ),
     "a monitor that cannot be built": (
         watching('kind = "frequent"', "tau = 0.5"),
-        ["16: monitors[0]: Frequent(tau=0.5): give how often a key must come, from 1 up"],
+        ["16: monitors[0]: Frequent(tau=0.5) is out of range; give a count of at least 1"],
     ),
     "a monitor too fine": (
         watching('kind = "self-join"', "eps = 1e-12"),

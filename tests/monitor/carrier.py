@@ -3,7 +3,7 @@
 import numpy as np
 
 from lately.monitor import FrequentKeys, decode
-from lately.monitor.coordinator import Activity
+from lately.monitor.coordinator_state import Activity
 from lately.monitor.site import State
 
 
@@ -129,5 +129,5 @@ class Carrier:
             for site in self.joined if self.monitor.scheme != "oracle" else ():  # an oracle never answers
                 assert site.state == State.WATCHING, site
         for one in (self.coordinator, *self.sites.values()):
-            for inbox in [one._inbox] if hasattr(one, "_inbox") else [peer.inbox for peer in one._peers.values()]:
+            for inbox in [one._inbox] if hasattr(one, "_inbox") else [state.inbox for state in one._members.states.values()]:
                 assert inbox.waiting == 0

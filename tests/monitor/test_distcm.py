@@ -89,15 +89,15 @@ def test_foreign_messages_are_refused():
     everywhere = coordinator()
     with pytest.raises(lt.MergeError, match="sent 3 cells, not"):
         everywhere.receive(CellsMessage(1, 1, 3, np.ones(3, np.int64)))
-    with pytest.raises(lt.InputError, match="a Message where a CellsMessage belongs"):
+    with pytest.raises(lt.InputError, match="a Message came to a DistributedCountMin"):
         everywhere.receive(Message(1, 1))
-    with pytest.raises(lt.InputError, match="which only coordinators understand"):
+    with pytest.raises(lt.InputError, match="came to a site of DISTCM; carry it to the coordinator"):
         everywhere.site(0).receive(Message(1, 1))
     assert everywhere.messages == 0
 
 
 def test_bad_parameters_are_refused():
-    with pytest.raises(lt.ParameterError, match="EcmSketch where a windowed Count-Min belongs"):
+    with pytest.raises(lt.ParameterError, match="EcmSketch is not a windowed Count-Min"):
         DistributedCountMin(lt.EcmSketch(window=100, eps=0.1, delta=0.1))
     with pytest.raises(lt.ParameterError, match="push=0"):
         coordinator(push=0)

@@ -12,7 +12,8 @@ from lately.core.durations import Window
 from lately.core.keys import hash_keys
 from lately.counters.base import MAX_STAMP
 from lately.counters.wave import Wave, count_and_expiry
-from lately.monitor.drift import CAP, DUE, FLOOR, FLOOR_OF, MOVED, NEXT, PART, StreamDrift, WindowDrift
+from lately.monitor.drift import CAP, COUNT, DUE, FLOOR, FLOOR_OF, MOVED, NEXT, StreamDrift, WindowDrift
+from lately.monitor.drift_kernels import SPOKE_TICKS
 from lately.monitor.layout import Layout
 
 HASHES = hash_keys(np.arange(12))
@@ -64,14 +65,14 @@ class Twin:
 
     def tell(self):
         before = self.drift.numbers.copy()
-        assert (self.drift.tell() == before - self.told).all()
+        assert (self.drift.take_changes() == before - self.told).all()
         assert not self.drift.norms().any()
         self.told = before
 
     def check(self):
         drift, layout = self.drift, self.layout
         since = self.now - layout.window.span
-        parts = drift._book[:, PART]
+        parts = drift._book[:, COUNT]
         for part, counter in zip(parts.tolist(), self.counters, strict=True):
             exact = counter.since(since)
             assert abs(part - exact) <= layout.eps * exact
@@ -84,7 +85,7 @@ class Twin:
 
     def check_wheel(self, since):
         """Every counter that will change hangs from the spoke of its due, once."""
-        book, wheel, grain = self.drift._book, self.drift._wheel, self.drift._shape[5]
+        book, wheel, grain = self.drift._book, self.drift._wheel, self.drift._shape[SPOKE_TICKS]
         hanging = []
         for spoke, cell in enumerate(wheel.tolist()):
             while cell >= 0:
@@ -94,7 +95,7 @@ class Twin:
         assert sorted(hanging) == np.flatnonzero(book[:, DUE] != MAX_STAMP).tolist()
         # nobody is overdue, and who counts nothing is due never
         assert (book[:, DUE] >= max(since - self.drift._origin, 1)).all()
-        assert ((book[:, DUE] == MAX_STAMP) == (book[:, PART] == 0)).all()
+        assert ((book[:, DUE] == MAX_STAMP) == (book[:, COUNT] == 0)).all()
 
 
 def run(drift):
@@ -116,7 +117,7 @@ def test_a_window_drifts_as_worked_out_from_scratch(steps, signed, start):
         if what == "batch":
             twin.begin(content)
         elif what == "tell":
-            twin.tell()
+            twin.take_changes()
         elif what == "jump":
             twin.now += content  # the next batch finds itself there
             continue
@@ -146,7 +147,7 @@ def test_batches_do_not_matter(batch, signed, data):
         list(run(parts.drift))
         at += size
     assert (whole.drift.numbers == parts.drift.numbers).all()
-    assert (whole.drift._book[:, [PART, DUE]] == parts.drift._book[:, [PART, DUE]]).all()
+    assert (whole.drift._book[:, [COUNT, DUE]] == parts.drift._book[:, [COUNT, DUE]]).all()
     assert whole.drift.updates == parts.drift.updates == len(batch)
 
 
@@ -156,7 +157,7 @@ def test_silence_alone_empties_a_window(signed):
     rng = np.random.default_rng(1)
     twin.begin([(int(key), 1, 1) for key in rng.integers(0, 12, 300)])
     list(run(twin.drift))
-    twin.tell()
+    twin.take_changes()
     for _ in range(42):
         twin.advance(1)
         list(run(twin.drift))
@@ -249,7 +250,7 @@ def test_a_window_stops_at_the_very_event_that_moves_it_too_far(first, second, s
         twin.begin(first)
         list(run(twin.drift))
         if told:
-            twin.tell()
+            twin.take_changes()
     norms = [slow.drift.norms()]
     for event in second:
         slow.begin([event])
@@ -264,7 +265,7 @@ def test_silence_stops_a_run_too(batch, signed, room):
     twin = Twin(WindowDrift(window_layout(signed)))
     twin.begin(batch)
     list(run(twin.drift))
-    twin.tell()
+    twin.take_changes()
     for _ in range(8):
         before = twin.drift.norms()
         twin.drift.set_threshold(room)
@@ -325,15 +326,15 @@ def test_caps_and_floors_stop_a_run_at_the_very_event(seed):
     fast, slow = (prepared(window_layout(False)) for _ in range(2))
     listed = sorted((int(HASHES[key]), most) for key, most in caps.items())
     known = np.array([item for item, _ in listed], np.uint64)
-    fast.drift.limit(known, np.array([cap, *(most for _, most in listed)], np.int64), np.array(floors, np.int64))
+    fast.drift.set_key_limits(known, np.array([cap, *(most for _, most in listed)], np.int64), np.array(floors, np.int64))
     fast.drift.set_threshold(math.inf)
     expected = []
     for i, event in enumerate(batch):
-        before = slow.drift._book[:, PART].copy()
+        before = slow.drift._book[:, COUNT].copy()
         slow.now += event[1]
         slow.drift.advance(slow.now) if i else None
         list(run(slow.drift)) if i else None
-        left = slow.drift._book[:, PART]
+        left = slow.drift._book[:, COUNT]
         below = ((left < before) & (left < floors)).any()
         slow.begin([(event[0], 0, event[2])])
         list(run(slow.drift))
@@ -355,7 +356,7 @@ def test_a_floor_passed_while_rings_grow_is_not_forgotten():
     twin.begin([(left, 0, 1)] * 2 + [(right, 30, 1), (right, 0, 1)])
     list(run(twin.drift))
     size = twin.drift._waves.rings.size
-    twin.drift.limit(np.empty(0, np.uint64), np.full(1, HUGE), np.full(2, 2))
+    twin.drift.set_key_limits(np.empty(0, np.uint64), np.full(1, HUGE), np.full(2, 2))
     twin.drift.set_threshold(math.inf)
     assert (twin.drift._book[:, FLOOR_OF] == 2).all()
     twin.begin([(right, 11, 1)])  # what came left is gone, what comes right needs room
@@ -374,7 +375,7 @@ def test_a_stream_drifts_as_worked_out_from_scratch(steps):
     now, told = np.zeros(12, np.int64), np.zeros(12, np.int64)
     for batch in steps:
         if batch is None:
-            assert (drift.tell() == now - told).all()
+            assert (drift.take_changes() == now - told).all()
             told = now
         else:
             hashes, counts = begin_stream(drift, batch)
@@ -395,7 +396,7 @@ def test_keys_told_verbatim_sketch_to_the_numbers_told(batches, room, data):
         hashes, counts = drift.verbatim()
         assert (np.diff(hashes.astype(object)) > 0).all()
         assert counts.all()
-        numbers = drift.tell()
+        numbers = drift.take_changes()
         assert (drift.layout.sketch(hashes, counts) == numbers).all()
         assert [column.size for column in drift.verbatim()] == [0, 0]
         return numbers
@@ -424,7 +425,7 @@ def test_many_keys_are_no_longer_told_verbatim_until_they_were_told():
         begin_stream(drift, [(1, 1)] * 40)
         list(run(drift))
     assert drift.verbatim() is None
-    assert np.abs(drift.tell()).sum() == 160
+    assert np.abs(drift.take_changes()).sum() == 160
     begin_stream(drift, [(2, 3), (2, 1), (3, 1), (3, -1)])
     list(run(drift))
     hashes, counts = drift.verbatim()

@@ -20,7 +20,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 import lately as lt
 from lately.monitor import Count, Frequent, InnerProduct, KeyRange, Monitor, SelfJoin
-from lately.monitor.frequent import PATIENCE
+from lately.monitor.frequent_site import PATIENCE
 from lately.monitor.messages import SketchUpdate
 
 #: Sketches with the same hash functions in every run.
@@ -80,7 +80,7 @@ def test_rows_in_time_are_counted():
         carrier.check_rest()
     assert [site.late for site in carrier.sites.values()] == [0, 0, 0]
     inside = sum(
-        int(((keys == 1) & (np.arange(keys.size) % 3 == number) & (times > site._nows[0] - 600)).sum())
+        int(((keys == 1) & (np.arange(keys.size) % 3 == number) & (times > site._streams.clocks[0] - 600)).sum())
         for number, site in carrier.sites.items()
     )
     assert abs(carrier.coordinator["n"].value - inside) <= (0.05 + 0.06) * inside
@@ -126,8 +126,8 @@ def test_what_a_site_counts_is_what_came(kind, lateness, batches):
             site = monitor.restore(blob)
             assert site.to_bytes() == blob
         assert site.late == sum(one.late for one in streams)
-        assert site._nows == [one.now for one in streams] or None in site._nows
-        for one, held in zip(streams, site._reorder_buffer, strict=True):  # as few as must be
+        assert site._streams.clocks == [one.now for one in streams] or None in site._streams.clocks
+        for one, held in zip(streams, site._streams.buffers, strict=True):  # as few as must be
             edge = -math.inf if one.now is None else one.now - lateness
             assert sorted(held.ticks.tolist()) == sorted(tick for tick, _ in one.rows if tick > edge)
         for channel, wanted in enumerate(counted(monitor, streams)):
@@ -174,12 +174,12 @@ def test_time_alone_releases():
     monitor = Monitor(Ecm(window=60, eps=0.1, delta=0.3), {"n": Count(key=1, theta=0.1)}, lateness=10)
     site = monitor.site(0)
     site.update([1, 1, 1], [5, 9, 7])
-    assert site._reorder_buffer[0].ticks.tolist() == [5, 7, 9]
+    assert site._streams.buffers[0].ticks.tolist() == [5, 7, 9]
     site.advance(17)
-    assert site._reorder_buffer[0].ticks.tolist() == [9]
+    assert site._streams.buffers[0].ticks.tolist() == [9]
     assert site.drifts[1].numbers.tolist() == [3]
     site.advance(19)
-    assert site._reorder_buffer[0].ticks.size == 0
+    assert site._streams.buffers[0].ticks.size == 0
     assert site.drifts[1].numbers.tolist() == [3]
     site.advance(200)
     assert site.drifts[1].numbers.tolist() == [0]
@@ -466,8 +466,8 @@ def test_an_alarm_keeps_its_state_in_its_band():
         (False, 120.0, True), (True, 80.0, False), (False, 0.0, False), (True, 1e9, True),
     ):  # fmt: skip
         assert query.alarm(value, before, 0.0) is after
-    assert query.interval(90.0, None, 0.0, alarm=True) == (80.0, math.inf)
-    assert query.interval(110.0, None, 0.0, alarm=False) == (-math.inf, 120.0)
+    assert query.tolerance(90.0, None, 0.0, alarm=True) == (80.0, math.inf)
+    assert query.tolerance(110.0, None, 0.0, alarm=False) == (-math.inf, 120.0)
 
 
 def test_an_alarm_below_keeps_its_state_in_its_band():
@@ -478,8 +478,8 @@ def test_an_alarm_below_keeps_its_state_in_its_band():
         (True, 120.0, False), (False, 80.0, True), (True, 0.0, True), (False, 1e9, False),
     ):  # fmt: skip
         assert query.alarm(value, before, 0.0) is after
-    assert query.interval(90.0, None, 0.0, alarm=False) == (80.0, math.inf)
-    assert query.interval(110.0, None, 0.0, alarm=True) == (-math.inf, 120.0)
+    assert query.tolerance(90.0, None, 0.0, alarm=False) == (80.0, math.inf)
+    assert query.tolerance(110.0, None, 0.0, alarm=True) == (-math.inf, 120.0)
 
 
 @pytest.mark.parametrize("scheme", ["functional", "geometric", "oracle"])
@@ -549,14 +549,14 @@ def test_first_keys_take_bounded_room():
     site = monitor.site(0)
     for start in range(0, 48_000, 16_000):
         site.warm(np.concatenate((np.full(120, 7), np.arange(start, start + 16_000) + 100)), 5)
-    assert 2**14 <= len(site._items._first) <= 2**15
+    assert 2**14 <= len(site._frequent._early_keys) <= 2**15
     coordinator = monitor.coordinator([0])
     flying = site.join()
     while flying:
         message = flying.pop(0)
         flying += (site if message.to_site else coordinator).receive(message)
     assert coordinator["hot"].counts[7] >= 360
-    assert not site._items._first
+    assert not site._frequent._early_keys
 
 
 # -- states of before ------------------------------------------------------------------------------------------------------
@@ -572,7 +572,7 @@ def test_states_that_were_stored_before_are_read():
     assert coordinator.awaited == [0, 1, 2]
     assert coordinator["often"].value == 12
     assert coordinator["hot"].counts == {"a": 13}
-    assert coordinator._peers[0].inbox.waiting == 1
+    assert coordinator._members.states[0].inbox.waiting == 1
     assert [site.state for site in sites] == ["waiting"] * 3
     for thing in (coordinator, *sites):
         assert monitor.restore(thing.to_bytes()).to_bytes() == thing.to_bytes()
@@ -651,7 +651,7 @@ class Fates(RuleBasedStateMachine):
     def replace(self):
         """A dead site is given up, and another one joins under a new number."""
         dead = sorted(self.carrier.dead)[0]
-        if dead in self.carrier.coordinator._peers or dead in self.carrier.coordinator._expected:
+        if dead in self.carrier.coordinator._members.states or dead in self.carrier.coordinator._members.expected:
             self.carrier.send(False, self.carrier.coordinator.remove(dead))
             self.carrier.dead.discard(dead)
             self.carrier.kept = [one for one in self.carrier.kept if lt.monitor.decode(one[1]).site != dead]
@@ -720,7 +720,7 @@ class Fates(RuleBasedStateMachine):
         noticed = any(self.carrier.sites[number]._sequence for number in living) and self.carrier.dead <= set(said.awaited)
         if said.awaited and name not in LINES and noticed:  # who dies unasked looks calm
             assert said.low <= high + sum(self.truth([n], MEASURES[name])[1] for n in self.carrier.dead) + 1e-6
-            assert said.high == math.inf or not self.carrier.coordinator._blocked
+            assert said.high == math.inf or not self.carrier.coordinator._is_blocked
 
     def check_alarm(self, said, line, truth, whole, spread=1.0):
         """Raised in time by what the living have, dead sites or not; withdrawn in time where all is known."""

@@ -16,6 +16,7 @@ from lately.core.stored_keys import column_of
 from lately.counters.base import MAX_COUNT
 from lately.monitor import messages as m
 from lately.monitor.messages import CellsMessage, decode
+from lately.monitor.messages.message import EARLIER_KINDS, KINDS
 
 sites, numbers = st.integers(0, 2**48 - 1), st.integers(0, 2**40)
 words, counts = st.integers(0, 2**64 - 1), st.integers(0, MAX_COUNT)
@@ -101,7 +102,7 @@ def content(thing):
 
 
 def test_every_kind_is_tested_and_keeps_its_number():
-    assert {number: kind.__name__ for number, kind in m._KINDS.items()} == {
+    assert {number: kind.__name__ for number, kind in KINDS.items()} == {
         1: "CellsMessage",
         2: "JoinRequest",
         3: "LeaveNotice",
@@ -120,9 +121,9 @@ def test_every_kind_is_tested_and_keeps_its_number():
         22: "KeyCountRequest",
         23: "KeyLimits",
     }
-    assert {number: kind.__name__ for number, kind in m._EARLIER.items()} == {7: "SketchUpdate", 9: "KeyCount"}
-    assert not m._EARLIER.keys() & m._KINDS.keys()
-    assert set(CONTENT) == set(m._KINDS.values())
+    assert {number: kind.__name__ for number, kind in EARLIER_KINDS.items()} == {7: "SketchUpdate", 9: "KeyCount"}
+    assert not EARLIER_KINDS.keys() & KINDS.keys()
+    assert set(CONTENT) == set(KINDS.values())
 
 
 @pytest.mark.parametrize("kind", CONTENT, ids=lambda kind: kind.__name__)
@@ -159,7 +160,7 @@ def refused_or_read(data):
         assert content(decode(message.to_bytes())) == content(message)
 
 
-@given(data=st.binary(max_size=60), kind=st.sampled_from([None, *m._KINDS]))
+@given(data=st.binary(max_size=60), kind=st.sampled_from([None, *KINDS]))
 def test_anything_else_is_refused(data, kind):
     refused_or_read(data if kind is None else bytes([kind, 1, 1]) + data)
 
@@ -221,7 +222,7 @@ def test_keys_travel_in_few_bytes(key):
     """An item is told by its key alone: its hash follows."""
     sent = m.KeyCount(1, 1, m.hash_of(key), 5, key)
     back = decode(sent.to_bytes())
-    assert (back.item, back.count, back.key) == (sent.item, 5, key)
+    assert (back.key_hash, back.count, back.key) == (sent.key_hash, 5, key)
     assert sent.nbytes <= 16 + len(str(key).encode())
     assert decode(m.KeyCountRequest(1, 2, key).to_bytes()).key == key
 
@@ -276,7 +277,7 @@ def test_columns_that_inflate_to_more_than_they_say_are_refused(claimed):
 
 
 def test_all_streams_together_may_take_no_more_than_the_limit(monkeypatch):
-    monkeypatch.setattr(m, "LIMIT", 2**20)
+    monkeypatch.setattr("lately.monitor.messages.message.LIMIT", 2**20)
     message = m.SketchUpdate(1, 1, 1, (np.zeros(2**16, np.int64),) * 4)
     with pytest.raises(lt.FormatError):
         decode(message.to_bytes())

@@ -12,7 +12,7 @@ from carrier import Carrier
 import lately as lt
 from lately.monitor import Count, Ecm, FastAms, Frequent, InnerProduct, KeyRange, Monitor, RangeSum, SelfJoin, decode
 from lately.monitor import messages as m
-from lately.monitor.coordinator import Activity
+from lately.monitor.coordinator_state import Activity
 from lately.monitor.site import State
 
 AMS = FastAms(eps=0.2, delta=0.3, seed=20_120_615)
@@ -173,7 +173,7 @@ def test_slack_adds_up_to_nothing(flush):
         coordinator = carrier.coordinator
         for query, centre in enumerate(coordinator._centres):
             slacks = [site._guards[query].slack for site in carrier.sites.values()]
-            norms = [site._guards[query].said for site in carrier.sites.values()]
+            norms = [site._guards[query].reported for site in carrier.sites.values()]
             for number, slack in enumerate(slacks):
                 np.testing.assert_allclose(slack, coordinator._slacks[query][number], rtol=1e-6, atol=1e-6)
                 assert site_centre(carrier, number, query) == pytest.approx(centre)
@@ -310,10 +310,10 @@ def test_echoes_of_a_site_that_left_do_not_bring_it_back():
         carrier.settle()
     carrier.leave(0)
     carrier.settle()
-    before = state_of(carrier.coordinator._sums), carrier.coordinator.sites, carrier.coordinator.epoch
+    before = state_of(carrier.coordinator._announcer.sums), carrier.coordinator.sites, carrier.coordinator.epoch
     while carrier.echoes:
         carrier.deliver(echo=True)
-    assert (state_of(carrier.coordinator._sums), carrier.coordinator.sites, carrier.coordinator.epoch) == before
+    assert (state_of(carrier.coordinator._announcer.sums), carrier.coordinator.sites, carrier.coordinator.epoch) == before
     carrier.check_rest()
 
 
@@ -326,7 +326,7 @@ def test_a_site_ignores_other_epochs():
     for message in (
         m.UpdateRequest(0, 2, 0),
         m.DriftRequest(0, 3, 7, 0, 0),
-        m.Balance(0, 4, 0, 0, 1, np.ones(site._guards[0].said.size), True),
+        m.Balance(0, 4, 0, 0, 1, np.ones(site._guards[0].reported.size), True),
     ):
         before = state_of(site._guards), state_of(site.drifts)
         assert site.receive(message) == []
@@ -336,7 +336,7 @@ def test_a_site_ignores_other_epochs():
 
 def test_a_coordinator_ignores_other_epochs_and_turns():
     carrier = started()
-    coordinator, watched = carrier.coordinator, ("_steps", "_watched", "_sums", "activity", "epoch", "_pending")
+    coordinator, watched = carrier.coordinator, ("_quanta", "_announcer", "activity", "epoch", "_pending")
     before = [state_of(getattr(coordinator, name)) for name in watched]
     for message in (
         m.Increment(0, 3, 0, 0, 0, 1000),  # of an older epoch
@@ -367,7 +367,7 @@ def test_duplicates_change_nothing(scheme):
         while carrier.echoes:
             carrier.deliver(echo=True)
         runs.append([message.to_bytes() for message in carrier.log])
-        repeated = sum(peer.inbox.repeated for peer in carrier.coordinator._peers.values())
+        repeated = sum(peer.inbox.repeated for peer in carrier.coordinator._members.states.values())
         assert (repeated > 0) == (twice > 0 and any(message.site in carrier.sites for message in carrier.log))
     assert runs[0] == runs[1]
 
@@ -388,7 +388,7 @@ def test_a_message_for_another_site():
 
 
 def test_a_message_of_a_site_that_has_not_joined():
-    match = "site 8.*it must join first"
+    match = "site 8.*carry its JoinRequest first"
     refused(started().coordinator, m.Increment(8, 1, 0, 0, 0, 1), lt.InputError, match)
 
 
@@ -419,9 +419,7 @@ def test_what_only_coordinators_understand(message):
     ids=lambda message: type(message).__name__,
 )
 def test_what_a_coordinator_does_not_understand(message):
-    match = (
-        f"a {type(message).__name__} (for site 1 came to the coordinator; carry it there|came to a coordinator that does not)"
-    )
+    match = f"a {type(message).__name__} (for site 1 came to the coordinator; carry it there|came to a coordinator of scheme=)"
     refused(started().coordinator, message, lt.InputError, match)
 
 
@@ -475,7 +473,7 @@ def test_numbers_of_another_size():
             coordinator,
             m.SketchUpdate(1, 3, 1, changes),
             lt.MergeError,
-            "site 1 told of other streams than this coordinator has",
+            "site 1 sent an update of other streams than this coordinator has",
         )
     report = m.DriftReport(1, 3, 1, 0, 0, np.ones(2), 0)
     refused(coordinator, report, lt.MergeError, "site 1 reported 2 numbers; build it like this coordinator")
@@ -541,7 +539,7 @@ def test_key_ranges_need_integers():
     queries = {"skew": SelfJoin(theta=0.5), "range": KeyRange(start=0, stop=5, theta=0.5)}
     site = started(sketch=ECM, keys=20, queries=queries).sites[0]
     before = state_of(site)
-    with pytest.raises(lt.InputError, match="a KeyRange is watched, so all keys must be integers"):
+    with pytest.raises(lt.InputError, match="the monitor has a KeyRange, so all keys must be integers"):
         site.update(["a", "b"], 2)
     assert state_of(site) == before
 
@@ -585,24 +583,36 @@ def test_events_of_a_batch_are_put_in_order():
 @pytest.mark.parametrize(
     ("make", "match"),
     [
-        (lambda: Monitor(SelfJoin(theta=0.5), SelfJoin(theta=0.5)), r"a SelfJoin where monitor\.Ecm"),
-        (lambda: Monitor(AMS, SelfJoin(theta=0.5), scheme="magic"), "scheme='magic'; give one of functional, geometric"),
+        (
+            lambda: Monitor(SelfJoin(theta=0.5), SelfJoin(theta=0.5)),
+            r"a SelfJoin is not the sketch of a monitor; give monitor\.Ecm",
+        ),
+        (
+            lambda: Monitor(AMS, SelfJoin(theta=0.5), scheme="magic"),
+            "scheme='magic'; give one of functional, geometric",
+        ),
         (lambda: Monitor(AMS, SelfJoin(theta=0.5), flush="never"), "flush='never'; give one of lazy, eager"),
         (lambda: Monitor(AMS, {}), "no queries; give at least one"),
-        (lambda: Monitor(AMS, {"a": 5}), "a int where a query belongs"),
-        (lambda: Monitor(AMS, SelfJoin(theta=0.5), streams=("a", "a")), "give each stream a name of its own"),
-        (lambda: Monitor(AMS, SelfJoin(theta=0.5), streams=()), "give each stream a name of its own"),
+        (lambda: Monitor(AMS, {"a": 5}), "a int is not a query"),
+        (lambda: Monitor(AMS, SelfJoin(theta=0.5), streams=("a", "a")), "name every stream, each once"),
+        (lambda: Monitor(AMS, SelfJoin(theta=0.5), streams=()), "name every stream, each once"),
         (lambda: Monitor(AMS, SelfJoin(theta=0.1)), "theta=0.1 with eps=0.2.*give theta above 0.2"),
         (lambda: Monitor(AMS, Count(key=1, theta=0.5)), "use a RangeSum"),
         (lambda: Monitor(ECM, RangeSum(keys=[1], theta=0.5)), "a RangeSum needs Fast-AMS"),
         (lambda: Monitor(ECM, SelfJoin(theta=0.5), scheme="push"), "scheme='push' tracks values over Fast-AMS sketches only"),
-        (lambda: Monitor(ECM, KeyRange(start=0, stop=5, theta=0.5), scheme="ship"), "a KeyRange cannot be seen; use another"),
+        (
+            lambda: Monitor(ECM, KeyRange(start=0, stop=5, theta=0.5), scheme="ship"),
+            "a KeyRange cannot select; give another scheme",
+        ),
         (lambda: Monitor(AMS, SelfJoin(theta=0.5)).site(-1), r"site=-1 is not an integer from 0 to 2\*\*48 - 1"),
         (lambda: Monitor(AMS, SelfJoin(theta=0.5)).site(True), "site=True"),
-        (lambda: Monitor(AMS, SelfJoin(theta=0.5)).coordinator([]), r"sites=\[\]: give the numbers of the sites"),
+        (
+            lambda: Monitor(AMS, SelfJoin(theta=0.5)).coordinator([]),
+            r"sites=\[\] are not distinct sites; give the first sites, each once",
+        ),
         (
             lambda: Monitor(AMS, SelfJoin(theta=0.5)).coordinator([1, 1]),
-            r"sites=\[1, 1\]: give the numbers of the sites.*each once",
+            r"sites=\[1, 1\] are not distinct sites.*each once",
         ),
     ],
 )

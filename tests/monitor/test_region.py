@@ -77,7 +77,7 @@ def points_of(before, after, layout):
 def region_for(query, layout, eps, tables):
     total = list(tables.sum(axis=0))
     value = query.estimate(total, layout)
-    bounds = query.interval(value, query.unit(total, layout), eps)
+    bounds = query.tolerance(value, query.theta_unit(total, layout), eps)
     assert bounds[0] <= value <= bounds[1]
     return region_of(query, layout, limits_of(query, bounds, total, layout, len(tables))), bounds, value
 
@@ -98,11 +98,11 @@ def test_what_a_region_admits_is_within_the_tolerance(name, seed):
         if region.distance(mean) > 0 or region.safe_function(mean) <= 0:
             assert inside
         # what sites may do without a word: every ball has room, or all pressures together are not above 0
-        if min(region.ball_room(np.zeros_like(mean), point) for point in points) >= 0:
+        if min(region.ball_distance(np.zeros_like(mean), point) for point in points) >= 0:
             assert inside
         if np.mean([region.safe_function(point) for point in points]) <= 0:
             assert inside
-        if min(region.plane_room(point) for point in points) >= 0:
+        if min(region.plane_distance(point) for point in points) >= 0:
             assert inside
 
 
@@ -175,7 +175,7 @@ def test_a_drift_straight_to_the_edge_is_admitted_all_the_way(query, signed, sid
     rng = np.random.default_rng(5)
     tables = rng.integers(5, 20, (1, 2, 1, 4)).astype(float)
     total = list(tables.sum(axis=0))
-    low, high = query.interval(query.estimate(total, layout), query.unit(total, layout), 0.0)
+    low, high = query.tolerance(query.estimate(total, layout), query.theta_unit(total, layout), 0.0)
     bounds = (-math.inf, high) if side == UPPER else (low, math.inf)  # signed numbers have one drift for both sides
     region = region_of(query, layout, limits_of(query, bounds, total, layout, 1))
     way = np.zeros_like(tables)
@@ -236,8 +236,8 @@ def test_counts_cannot_fall_below_nothing_so_that_side_is_not_watched():
 def test_a_region_without_zones_admits_everything():
     region = Region(())
     points = np.ones((1, 3, 1))
-    assert region.distance(points) == region.ball_room(points, points) == region.plane_room(points) == math.inf
-    assert (region.safe_function(points), region.steepness) == (-1, 0)
+    assert region.distance(points) == region.ball_distance(points, points) == region.plane_distance(points) == math.inf
+    assert (region.safe_function(points), region.lipschitz_constant) == (-1, 0)
 
 
 def test_the_sites_share_the_room():
@@ -254,7 +254,7 @@ def test_the_room_before_the_planes_is_never_overrun(seed):
     zones = tuple((line, Zone("linear", rng.uniform(0.1, 5, (3, 1)), int(rng.integers(1, 4)))) for line in range(2))
     region = Region(zones)
     points = rng.uniform(0, 2, (2, 3, 1))
-    room = region.plane_room(points)
+    room = region.plane_distance(points)
     if room > 0:
         way = rng.normal(size=points.shape)
         assert region.safe_function(points + way / np.linalg.norm(way) * room) <= 1e-9
@@ -263,5 +263,5 @@ def test_the_room_before_the_planes_is_never_overrun(seed):
 
 def test_without_any_room_the_first_step_is_too_far():
     region = Region(((0, Zone("linear", np.zeros((1, 1)), 1)),))
-    assert region.plane_room(np.zeros((1, 1, 1))) == 0
-    assert region.plane_room(np.ones((1, 1, 1))) < 0
+    assert region.plane_distance(np.zeros((1, 1, 1))) == 0
+    assert region.plane_distance(np.ones((1, 1, 1))) < 0

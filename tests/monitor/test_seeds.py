@@ -10,7 +10,7 @@ from carrier import Carrier
 import lately as lt
 from lately.core.codec import Writer, sealed
 from lately.core.keys import hash_keys
-from lately.monitor import Count, Ecm, FastAms, Frequent, Monitor, SelfJoin, stored
+from lately.monitor import Count, Ecm, FastAms, Frequent, Monitor, SelfJoin
 from lately.sketches.hashing import DEFAULT_SEED
 
 ECM, AMS = Ecm(window=100, eps=0.1, delta=0.1), FastAms(eps=0.2, delta=0.1)
@@ -91,7 +91,7 @@ def test_bytes_of_earlier_versions_have_the_default_seed():
     site.update([1, 2, 3], 10)
     out = Writer()
     out.u64(monitor.fingerprint)
-    stored._write_site(site, out)
+    site.write(out)
     earlier = sealed(16, out)
     for reader in (monitor, watch()):
         restored = reader.restore(earlier)

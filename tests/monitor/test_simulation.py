@@ -94,7 +94,7 @@ def test_history_and_errors():
 
 def test_a_broken_promise_is_noticed(monkeypatch):
     """Sites that never look: the simulation says where it went wrong."""
-    monkeypatch.setattr("lately.monitor.site.Site._look", lambda self: None)
+    monkeypatch.setattr("lately.monitor.site.Site._check_guards", lambda self: None)
     broken = run(step=1, events=zipf(300)).broken
     assert broken
     event, name, said, truth, flying = broken[0]
@@ -218,12 +218,12 @@ def test_pushing_keeps_its_probable_promise(sites, seed):
 @pytest.mark.parametrize(
     ("events", "match"),
     [
-        ({"key": [1]}, r"events have the columns \['key'\]; give key, site"),
-        ({"key": [1], "site": [0], "who": [3]}, "give key, site, and where wanted time, count, stream"),
-        ({"key": [1, 2], "site": [0]}, "give every event all of them"),
+        ({"key": [1]}, r"events have the columns \['key'\]; give key and site"),
+        ({"key": [1], "site": [0], "who": [3]}, "give key and site, and optionally time, count and stream"),
+        ({"key": [1, 2], "site": [0]}, "give every event a value in each"),
         ({"key": [], "site": []}, "at least one event"),
         ({"key": [1], "site": [0.5]}, r"site has the value 0\.5"),
-        ({"key": [1], "site": [0], "time": [3]}, "times given to a monitor without a window"),
+        ({"key": [1], "site": [0], "time": [3]}, "times for a monitor without a window"),
         ({"key": [1, None], "site": [0, 0]}, "None|null"),
     ],
 )
@@ -244,7 +244,7 @@ def test_negative_sites_are_refused():
         ({"step": 1.0}, r"step=1\.0"),
         ({"delay": -1}, "delay=-1 is not an integer of at least 0"),
         ({"look": True}, "look=True"),
-        ({"loss": 1.0}, r"loss=1\.0: give the share of messages that is lost"),
+        ({"loss": 1.0}, r"loss=1\.0 is out of range; give the share of messages that is lost"),
         ({"loss": float("nan")}, "loss=nan"),
     ],
 )

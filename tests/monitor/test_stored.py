@@ -20,8 +20,9 @@ from lately import cli
 from lately.monitor import Count, Ecm, FastAms, Frequent, InnerProduct, KeyRange, Monitor, RangeSum, SelfJoin, decode
 from lately.monitor import messages as m
 from lately.monitor.baselines import OracleCoordinator
-from lately.monitor.coordinator import Activity
+from lately.monitor.coordinator_state import Activity
 from lately.monitor.drift import DUE, WindowDrift
+from lately.monitor.drift_kernels import TURNED_TO
 from lately.monitor.inbox import Inbox
 from lately.monitor.site import State
 
@@ -96,9 +97,9 @@ class Network(Carrier):
                     home[number] = self.again(home[number])
                     self.met[home[number].state] += 1
                     self.met["site waits for messages"] += home[number]._inbox.waiting > 0
-                    self.met["unsent"] += len(home[number]._out)
+                    self.met["unsent"] += len(home[number]._outbox)
         if self.monitor.scheme == "oracle":  # which looks at the sites themselves
-            self.coordinator._seen = [self.sites.get(one.number, one) for one in self.coordinator._seen]
+            self.coordinator._visible_sites = [self.sites.get(one.number, one) for one in self.coordinator._visible_sites]
             if self.coordinator.activity == Activity.COLLECTING:
                 with pytest.raises(lt.InputError, match="oracle"):
                     self.coordinator.to_bytes()
@@ -106,7 +107,9 @@ class Network(Carrier):
         if self.moments.random() < often:
             self.coordinator = self.again(self.coordinator)
             self.met[self.coordinator.activity] += 1
-            self.met["coordinator waits for messages"] += any(p.inbox.waiting for p in self.coordinator._peers.values())
+            self.met["coordinator waits for messages"] += any(
+                p.inbox.waiting for p in self.coordinator._members.states.values()
+            )
 
     def again(self, thing):
         blob = thing.to_bytes()
@@ -146,13 +149,15 @@ class Network(Carrier):
             "synchronisations": self.coordinator.synchronisations,
             "late": [site.late for site in everyone],
             "ignored": [self.coordinator.ignored, *(site.ignored for site in everyone)],
-            "repeated": {number: peer.inbox.repeated for number, peer in self.coordinator._peers.items()},
+            "repeated": {number: peer.inbox.repeated for number, peer in self.coordinator._members.states.items()},
             "states": [self.coordinator.to_bytes(), *(site.to_bytes() for site in everyone)],
         }
 
 
 #: What no call finds as another left it, or what is worked out when it is asked for.
-PASSING = {"_events", "_batch", "_at", "_from", "_counted", "_earlier", "_column", "_order", "lengths", "monitor", "layout"}
+PASSING = {"_events", "_batch", "_at", "_from", "_counted", "_earlier", "_column", "_order", "own_norms", "monitor", "layout"}
+#: The same objects as others that are compared.
+SHARED = {"_monitor", "_drifts", "_drift"}
 
 
 def facts(value):
@@ -170,12 +175,12 @@ def facts(value):
     if isinstance(value, m.Message):
         return value.to_bytes()
     slots, cached = names_of(type(value))
-    names = slots | set(getattr(value, "__dict__", ())) - cached - PASSING
+    names = slots | set(getattr(value, "__dict__", ())) - cached - PASSING - SHARED
     known = {name: getattr(value, name) for name in sorted(names)}
     if isinstance(value, OracleCoordinator):
-        del known["_seen"]  # the sites themselves
+        del known["_visible_sites"]  # the sites themselves
     if isinstance(value, WindowDrift):
-        since = max(int(value._shape[6]), 1)
+        since = max(int(value._shape[TURNED_TO]), 1)
         waves, book = value._waves.copy(), value._book.copy()
         waves.first[waves.first < since], waves.rings[waves.rings < since] = 0, 0  # what has left the window
         book[book[:, DUE] == 2**32 - 1, 3] = -1  # what is not on the wheel has no neighbour
@@ -367,7 +372,7 @@ def test_what_was_lost_is_replayed():
         replies = [reply for message in said for reply in coordinator.receive(decode(message.to_bytes()))]
     assert coordinator.sites == [0]
     assert replies == []
-    assert coordinator._peers[0].inbox.repeated == len(said)
+    assert coordinator._members.states[0].inbox.repeated == len(said)
 
 
 # -- what is refused -----------------------------------------------------------------------------------------------------

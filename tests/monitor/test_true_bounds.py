@@ -233,7 +233,7 @@ def test_distcm_holds_the_truth(kind):
         columns = events(draws[seed % 3], seed, timed=True, stream=False)
         at, _, said, estimate, _ = simulate(columns, monitor, step=30).history[-1]
         assert said.tolerates(estimate)
-        outside += true_value(SelfJoin(theta=0.1), columns, at, monitor.coordinator([0])._like.window) not in said
+        outside += true_value(SelfJoin(theta=0.1), columns, at, monitor.coordinator([0])._template.window) not in said
         assert said.confidence == (0.8 if kind is lt.PerfectCountMin else 1.0)
     assert outside <= allowed(1 - said.confidence, SEEDS)
 
@@ -244,7 +244,7 @@ def test_distcm_holds_the_truth(kind):
 @given(st.integers(0, 2**40), st.floats(0, 1), st.floats(0, 0.5))
 def test_bounds_are_whole_numbers_and_widen_with_the_tolerance(value, below, above):
     monitor = Monitor(Ecm(window=100, eps=0.1, delta=0.1, seed=1), {"one": Count(key=1, theta=0.1)})
-    query, layout = monitor.about(0)
+    query, layout = monitor.query_and_layout(0)
     table = [np.array([[float(value)]])]
     narrow, wide = (
         true_bounds(query, Evidence(layout, 0.1, table, bounds))

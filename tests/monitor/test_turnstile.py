@@ -53,7 +53,7 @@ def test_norms_of_a_stream_lose_nothing(steps):
     told = np.zeros(drift.layout.size, np.int64)
     for batch in steps:
         if batch is None:
-            drift.tell()
+            drift.take_changes()
             told = drift.numbers.copy()
             continue
         events = [(key, weight) for key, both in batch for weight in both]
@@ -75,7 +75,7 @@ def test_norms_over_a_window_lose_nothing(signed, events, cut):
         assert drift.run() == 0
         check_norms(drift, told)
         if number == cut:
-            drift.tell()
+            drift.take_changes()
             told = drift.numbers.copy()
     for _ in range(6):
         now += 11

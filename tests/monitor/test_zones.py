@@ -179,7 +179,7 @@ def test_every_quorum(form, m):
     each = np.sort([naive.row_break(form, row, point)[0] for row, point in zip(rows, points, strict=True)])
     for quorum in range(1, m + 1):
         zone = Zone(form, rows, quorum)
-        assert zone.breaking == m - quorum + 1
+        assert zone.rows_to_break == m - quorum + 1
         assert zone.distance(points) == pytest.approx(math.sqrt((each[: m - quorum + 1] ** 2).sum()), rel=1e-5)
 
 
@@ -198,7 +198,7 @@ def test_a_ball_with_room_touches_nothing_inadmissible(zone, seed):
     shape = nowhere(zone).shape
     centre = rng.uniform(0, 0.5, shape) * rng.choice([0, 1])
     point = centre + rng.normal(size=shape) * 10.0 ** rng.uniform(-2, 2)
-    room, middle, radius = zone.ball_room(centre, point), (centre + point) / 2, float(np.linalg.norm(point - centre)) / 2
+    room, middle, radius = zone.ball_distance(centre, point), (centre + point) / 2, float(np.linalg.norm(point - centre)) / 2
     distance, place = naive.zone_break(zone.form, zone.rows, zone.quorum, middle)
     if room < 1e20:
         assert room == pytest.approx(distance - radius, abs=1e-5 * (1 + distance + radius))
@@ -209,7 +209,7 @@ def test_a_ball_with_room_touches_nothing_inadmissible(zone, seed):
         way = rng.normal(size=shape)
         on = point + way / np.linalg.norm(way) * room * (1 - 1e-6)
         if room < 1e20:
-            assert zone.ball_room(centre, on) >= -1e-9 * (1 + room + radius)
+            assert zone.ball_distance(centre, on) >= -1e-9 * (1 + room + radius)
     else:
         assert np.linalg.norm(place - middle) <= radius * (1 + 1e-5) + 1e-6
 
@@ -221,7 +221,7 @@ def test_the_room_of_a_ball_shrinks_no_faster_than_the_point_moves(zone, seed):
     centre, point = rng.uniform(-1, 3, shape), rng.uniform(-1, 10, shape)
     for _ in range(10):
         move = rng.normal(size=shape) * 10.0 ** rng.uniform(-4, 2)
-        before, after = zone.ball_room(centre, point), zone.ball_room(centre, point + move)
+        before, after = zone.ball_distance(centre, point), zone.ball_distance(centre, point + move)
         if abs(before) < 1e20:
             assert abs(after - before) <= np.linalg.norm(move) * (1 + 1e-6) + 1e-6
 
@@ -234,10 +234,10 @@ def test_no_drift_is_a_pressure_of_minus_one_or_there_is_no_room(zone):
     none = nowhere(zone)
     if naive.zone_break(zone.form, zone.rows, zone.quorum, none)[0] > 0:
         assert zone.safe_function(none) == pytest.approx(-1, rel=1e-12)
-        assert 0 <= zone.steepness < math.inf
+        assert 0 <= zone.lipschitz_constant < math.inf
     else:
         assert zone.safe_function(none) == 0
-        assert zone.steepness == math.inf
+        assert zone.lipschitz_constant == math.inf
         assert zone.safe_function(none + 1e-9) >= 1e30
 
 
@@ -265,7 +265,7 @@ def test_pressure_is_convex(zone, seed):
         x, y = (drifts[i] for i in rng.integers(0, len(drifts), 2))
         t = rng.random()
         ends = [zone.safe_function(x), zone.safe_function(y)]
-        if math.isfinite(zone.steepness):  # else it is nothing at no drift, and more than anything elsewhere
+        if math.isfinite(zone.lipschitz_constant):  # else it is nothing at no drift, and more than anything elsewhere
             assert zone.safe_function((1 - t) * x + t * y) <= (1 - t) * ends[0] + t * ends[1] + 1e-9 * max(1, *map(abs, ends))
 
 
@@ -274,9 +274,9 @@ def test_pressure_rises_no_faster_than_its_steepness(zone, seed):
     rng = np.random.default_rng(seed)
     for points in somewhere(zone, seed, low=-1.0):
         move = rng.normal(size=points.shape) * 10.0 ** rng.uniform(-3, 3)
-        if math.isfinite(zone.steepness):
+        if math.isfinite(zone.lipschitz_constant):
             before, after = zone.safe_function(points), zone.safe_function(points + move)
-            assert abs(after - before) <= zone.steepness * np.linalg.norm(move) * (1 + 1e-9) + 1e-9 * max(
+            assert abs(after - before) <= zone.lipschitz_constant * np.linalg.norm(move) * (1 + 1e-9) + 1e-9 * max(
                 abs(before), abs(after), 1
             )
 
@@ -284,7 +284,7 @@ def test_pressure_rises_no_faster_than_its_steepness(zone, seed):
 def test_a_zone_whose_rows_can_never_break_has_no_pressure():
     for zone in (Zone("plane", np.array([[0.0, 0.0, 5.0]]), 1), Zone("linear", np.array([[1e30], [1e30], [-1.0]]), 2)):
         assert zone.safe_function(nowhere(zone) + 1e12) == pytest.approx(-1)
-        assert zone.steepness < 1e-12
+        assert zone.lipschitz_constant < 1e-12
 
 
 def test_rows_broken_from_the_start_count_among_those_that_must_break():
@@ -300,7 +300,7 @@ def test_very_wide_zones_are_steep_too(form):
     zone = Zone(form, rows, 1)
     place = naive.row_break(form, rows[0], np.zeros(width(zone)))[1]
     assert zone.safe_function(place[None]) == pytest.approx(0, abs=1e-6)
-    assert zone.steepness == pytest.approx(1 / np.linalg.norm(place), rel=1e-6, abs=0)
+    assert zone.lipschitz_constant == pytest.approx(1 / np.linalg.norm(place), rel=1e-6, abs=0)
 
 
 # -- over the wire -----------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Watching streams at many sites: who says what to whom, and when. Nothing here opens a connection."""
+"""Monitoring streams at many sites: which messages sites and coordinators exchange, and when. It opens no connections."""
 
 from lately.monitor.announcement import Announcement, FrequentKeys
 from lately.monitor.coordinator import Coordinator

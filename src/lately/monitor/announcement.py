@@ -1,4 +1,4 @@
-"""What a coordinator announces: bounds of the true value, and the tolerance that the estimate is kept within."""
+"""What a coordinator announces: bounds of the true value, and the tolerance within which the estimate is kept."""
 
 import math
 from dataclasses import dataclass
@@ -7,22 +7,30 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Announcement:
-    """What the coordinator says of a query; it holds unless a message is on its way.
+    """What the coordinator announces about a query. It holds unless a message is on its way.
 
-    - ``value``: the estimate when sites last told their numbers.
-    - ``low``, ``high``: bounds of the true value, over all events, with the ``confidence`` given: the error of the sketch is
-      in them, and what sites may have counted since. One of them is infinite where an alarm limits only one side.
-    - ``alarm``: whether the alarm is firing, where a threshold was given: the estimate is beyond it, above or below as the
-      query says; None while that is not known yet.
-    - ``confidence``: the true value is between low and high with at least this probability.
-    - ``tolerance``: where the estimate is kept, the one that the sketches of all sites would give now if they were added up.
-    - ``oldest``, ``newest``: the ticks at which sites told what it rests on; None without a window, or before anybody told.
-    - ``awaited``: the sites whose answer is missing. When others have waited for it in vain, ``low`` is what these prove by
-      themselves and ``high`` is infinite. More can only raise the value, so an alarm above a line that they prove is raised
-      and none is resolved; an alarm below one is resolved if they prove it, and none is raised.
+    Parameters
+    ----------
+    value
+        The estimate when sites last sent their updates; NaN before all sites have joined.
+    low, high
+        Bounds of the true value over all events. They include the error of the sketch and what sites may have counted since
+        their last updates. Where an alarm limits only one side, the other is infinite.
+    alarm
+        Whether the alarm is firing; None without a threshold, or while that is not known yet.
+    confidence
+        The true value is between ``low`` and ``high`` with at least this probability.
+    tolerance
+        Where the estimate is kept: the one that the sketches of all sites would give now if they were added up.
+    oldest, newest
+        The ticks of the oldest and newest updates that it rests on; None without a window, or before the first update.
+    awaited
+        The sites whose answer is missing. When the others have waited for some batches, ``low`` is what these others prove
+        and ``high`` is infinite. More events can only raise the value, so an alarm ``above`` then fires if they prove it and
+        is never resolved; an alarm ``below`` is resolved if they prove it and never starts to fire.
 
-    >>> said = Announcement(100.0, 85.0, 120.0, confidence=0.9, tolerance=(90.0, 110.0))
-    >>> 115 in said, said.tolerates(115)
+    >>> announced = Announcement(100.0, 85.0, 120.0, confidence=0.9, tolerance=(90.0, 110.0))
+    >>> 115 in announced, announced.tolerates(115)
     (True, False)
     """
 
@@ -47,34 +55,44 @@ class Announcement:
         return low - slack <= estimate <= high + slack
 
 
-#: What is said before all sites have joined.
-NOTHING = Announcement(math.nan, -math.inf, math.inf)
+#: The announcement before all sites have joined.
+NO_ANNOUNCEMENT = Announcement(math.nan, -math.inf, math.inf)
 
 
 @dataclass(frozen=True, slots=True)
 class FrequentKeys:
-    """The keys that come often, with their counts over all sites as they were last told, and the least they may have.
+    """The frequent keys, with the counts over all sites that were last sent.
 
-    Counts are those of the sketches, in which keys collide. ``oldest``, ``newest`` and ``awaited`` are as in ``Announcement``:
-    while a site is awaited, a key that the others prove to be frequent is listed, and none about which it is asked is taken
-    off the list.
+    Counts are those of the sketches, in which keys collide.
 
-    >>> FrequentKeys({"/": 100}, least=90.0).tolerates({"/": 120})
+    Parameters
+    ----------
+    counts
+        The listed keys and their counts, the most frequent first.
+    min_count
+        The least count that a listed key can have in the sketches of all sites.
+    oldest, newest
+        The ticks of the oldest and newest counts, as in ``Announcement``.
+    awaited
+        The sites whose answer is missing. Until they answer, a key that the others prove to be frequent is listed, and
+        a listed key that is being asked about stays listed.
+
+    >>> FrequentKeys({"/": 100}, min_count=90.0).tolerates({"/": 120})
     True
     """
 
     counts: dict[Any, int]
-    least: float
+    min_count: float
     oldest: int | None = None
     newest: int | None = None
     awaited: tuple[int, ...] = ()
 
     def tolerates(self, estimates: dict[Any, int]) -> bool:
-        """Whether the listed keys are rightly listed, given what all sites count."""
-        return all(estimates.get(key, 0) >= self.least for key in self.counts)
+        """Whether the listed keys may be listed, given the counts of all sites."""
+        return all(estimates.get(key, 0) >= self.min_count for key in self.counts)
 
 
-def span_of(ticks: list[int | None]) -> tuple[int | None, int | None]:
-    """The oldest and the newest of some ticks, those that are known."""
-    known = [tick for tick in ticks if tick is not None]
-    return (min(known), max(known)) if known else (None, None)
+def oldest_and_newest(ticks: list[int | None]) -> tuple[int | None, int | None]:
+    """The smallest and the largest tick of those that are not None."""
+    known_ticks = [tick for tick in ticks if tick is not None]
+    return (min(known_ticks), max(known_ticks)) if known_ticks else (None, None)

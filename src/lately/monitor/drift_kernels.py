@@ -1,4 +1,4 @@
-"""Kernels that count events, and turn the wheel, until something has to be looked at; ``drift.py`` has the picture."""
+"""Kernels that count events and turn the expiry wheel until something must be checked; ``drift.py`` has the picture."""
 
 import math
 from typing import Any
@@ -9,39 +9,42 @@ from lately.core.jit import helper, kernel
 from lately.counters.base import MAX_STAMP
 from lately.counters.wave import add_one, add_weighted, count_and_expiry
 
-#: Why a run over events stopped: rings must grow, rows moved too far, a key passed its cap, a counter fell below its floor.
+#: Why a run over events stopped: rings must grow, rows moved too far, a key reached its cap, a counter fell below its floor.
 GROW, MOVED, CAP, FLOOR = 1, 2, 4, 8
-#: What the book has for each counter: its count, the floor below which to stop, until when it stays so, what is next to it
-#: on the wheel, and how much of its count is held back because earlier events may still come.
-PART, FLOOR_OF, DUE, NEXT, HELD = range(5)
-#: What a run does with events: count them in order, count them and hold them back, or put those held back into the waves.
-DIRECT, HOLD, RELEASE = range(3)
+#: The columns of ``book``, a row for each counter: its count, the floor below which to stop, the stamp until which the count
+#: stays as it is, the next counter on the same spoke of the wheel, and how much of the count is in the reorder buffer.
+COUNT, FLOOR_OF, DUE, NEXT, BUFFERED = range(5)
+#: What a run does with events: count them in order, count and buffer them, or move buffered ones into the waves.
+DIRECT, BUFFER, RELEASE = range(3)
+#: The fields of ``shape``: numbers in a row, whether they have signs, the ages of the range and the window in ticks, the lowest
+#: cap, ticks to a spoke, the stamp that the wheel has been turned to, and what a run does with events.
+WIDTH, SIGNED, AGE, SPAN, LOWEST_CAP, SPOKE_TICKS, TURNED_TO, MODE = range(8)
 _ONE = np.uint32(1)
-#: Sums of squares are whole numbers of two words: ``high`` times 2**62, and ``low`` from 0 to 2**62 - 1.
+#: Sums of squares are integers of two words: ``high`` times 2**62, and ``low`` from 0 to 2**62 - 1.
 HIGH, LOW = 0, 1
 WORD = 62
 _MASK = (1 << WORD) - 1
 #: Numbers below this have a product that fits into a word.
 _SMALL = 1 << 31
 _HALF, _LOWER, _TOP, _SHIFT = np.uint64(32), np.uint64(2**32 - 1), np.uint64(WORD), np.uint64(64 - WORD)
-#: Norms and distances are rounded; this share of them is left as room for that.
+#: The share of norms and distances that is reserved for rounding errors.
 _ROUNDING = 1e-14
-#: Stands for a cap that no count reaches.
+#: A cap that no count reaches.
 HUGE = 2**62
 
 
 @helper
-def _put_due(cell: Any, due: Any, book: Any, wheel: Any, grain: Any) -> None:
-    """Note until when a counter stays as it is, and put it on the wheel if that is not for ever."""
+def _put_due(cell: Any, due: Any, book: Any, wheel: Any, spoke_ticks: Any) -> None:
+    """Note when the count of a counter will change, and put the counter on the wheel if it ever will."""
     book[cell, DUE] = due
     if due != MAX_STAMP:
-        spoke = (due // grain) & (wheel.size - 1)
+        spoke = (due // spoke_ticks) & (wheel.size - 1)
         book[cell, NEXT], wheel[spoke] = wheel[spoke], cell
 
 
 @kernel
 def _add_large(squares: Any, line: Any, row: Any, first: Any, second: Any) -> None:
-    """Add first · second, each below 2**63, to the sum of a row: by halves, as on paper."""
+    """Add first · second, each below 2**63, to the sum of a row, by long multiplication of 32-bit halves."""
     x, y = np.uint64(abs(first)), np.uint64(abs(second))
     x1, x0, y1, y0 = x >> _HALF, x & _LOWER, y >> _HALF, y & _LOWER
     lowest = x0 * y0
@@ -59,7 +62,7 @@ def _add_large(squares: Any, line: Any, row: Any, first: Any, second: Any) -> No
 
 @helper
 def _add_product(squares: Any, line: Any, row: Any, first: Any, second: Any) -> None:
-    """Add first · second to the sum of squares of a row, without rounding: a² - b² = (a + b)(a - b)."""
+    """Add first · second to the sum of squares of a row, without rounding; for a² - b² = (a + b)(a - b)."""
     if -_SMALL < first < _SMALL and -_SMALL < second < _SMALL:
         low = squares[line, row, LOW] + first * second
         if low < 0 or low > _MASK:
@@ -72,26 +75,26 @@ def _add_product(squares: Any, line: Any, row: Any, first: Any, second: Any) -> 
 
 @kernel
 def add_squares(drift: Any, squares: Any, signed: Any) -> None:
-    """Add the squares of a drift to the sums of its rows: what rose and what fell apart, or all in one where it has signs."""
+    """Add the squares of a drift to the sums of its rows: rises and falls separately, or all together if it has signs."""
     for row in range(drift.shape[0]):
         for x in drift[row]:
             _add_product(squares, 0 if signed or x > 0 else 1, row, x, x)
 
 
 @helper
-def _put_count(cell: Any, count: Any, book: Any, told: Any, squares: Any, shape: Any) -> Any:
-    """Note what a counter counts, in its number and its row's rise and fall; tells by how much it changed."""
-    by = count - book[cell, PART]
+def _put_count(cell: Any, count: Any, book: Any, vectors: Any, squares: Any, shape: Any) -> Any:
+    """Set the count of a counter, and update its number and the squares of its row; returns the change of the count."""
+    by = count - book[cell, COUNT]
     if by != 0:
-        book[cell, PART] = count
+        book[cell, COUNT] = count
         number, change = np.int64(cell), by
-        if shape[1]:
+        if shape[SIGNED]:
             number, change = np.int64(cell) >> 1, by * (1 - 2 * (np.int64(cell) & 1))
-        before = told[0, number] - told[1, number]
-        told[0, number] += change
+        before = vectors[0, number] - vectors[1, number]
+        vectors[0, number] += change
         after = before + change
-        row = number // shape[0]
-        if shape[1]:
+        row = number // shape[WIDTH]
+        if shape[SIGNED]:
             _add_product(squares, 0, row, after + before, change)
             return by
         if before > 0 or after > 0:
@@ -107,67 +110,74 @@ def _norm(squares: Any, line: Any, row: Any) -> Any:
 
 
 @kernel
-def distance_left(squares: Any, seen: Any, signed: Any) -> float:
-    """How much further the rows' norms may move from those seen last, up to the room (its square is the last of ``seen``).
+def distance_left(squares: Any, checked: Any, signed: Any) -> float:
+    """How much further the norms of the rows may move from those last checked, up to the threshold.
 
-    Negative where they are too far. A change of a number by x moves the norms by at most x, so that until the changes
-    add up to what is left nobody has to look again. What is left is a whole number that can be counted down without rounding.
+    The square of the threshold is the last entry of ``checked``. Negative if they have moved too far. A change of a number by x
+    moves the norms by at most x, so nothing must be checked before the changes add up to what is left. The result is an
+    integer, which can be counted down without rounding.
     """
     rows = squares.shape[1]
     total = size = 0.0
     for line in range(1 if signed else 2):
         for row in range(rows):
-            norm, before = _norm(squares, line, row), seen[line * rows + row]
+            norm, before = _norm(squares, line, row), checked[line * rows + row]
             total += (norm - before) ** 2
             size += norm + before
-    if total > seen[-1]:
+    if total > checked[-1]:
         return -1.0
-    left = math.sqrt(seen[-1]) * (1 - _ROUNDING) - math.sqrt(total) - _ROUNDING * size
+    left = math.sqrt(checked[-1]) * (1 - _ROUNDING) - math.sqrt(total) - _ROUNDING * size
     return float(math.floor(min(max(left, 0.0), 2.0**52)))
 
 
 @kernel
 def run_window(events: Any, waves: Any, local: Any, watch: Any, shape: Any, at: Any) -> int:
-    """Count events until something has to be looked at; ``at`` is the event, and the row, to go on with."""
+    """Count events until something must be checked; ``at`` is the event, and the row, to continue with."""
     cells, stamps, counts, hashes = events
     n, first, base, rings = waves
-    book, wheel, told, squares = local
-    seen, known, caps = watch
-    age, span, lowest_cap, grain, mode = shape[2], np.uint32(shape[3]), shape[4], shape[5], shape[7]
-    reason, left = 0, distance_left(squares, seen, shape[1])
+    book, wheel, vectors, squares = local
+    checked, limited, caps = watch
+    age, span, lowest_cap, spoke_ticks, mode = (
+        shape[AGE],
+        np.uint32(shape[SPAN]),
+        shape[LOWEST_CAP],
+        shape[SPOKE_TICKS],
+        shape[MODE],
+    )
+    reason, left = 0, distance_left(squares, checked, shape[SIGNED])
     for i in range(at[0], stamps.size):
         moved = 0.0
-        since = np.uint32(max(np.int64(stamps[i]) - age, 1, shape[6]))  # time does not go back with what is released
-        if since > shape[6]:
-            newest = (np.int64(since) - 1) // grain
-            for turned in range(max(shape[6] // grain, newest - wheel.size + 1), newest + 1):
+        since = np.uint32(max(np.int64(stamps[i]) - age, 1, shape[TURNED_TO]))  # released events do not turn time back
+        if since > shape[TURNED_TO]:
+            newest = (np.int64(since) - 1) // spoke_ticks
+            for turned in range(max(shape[TURNED_TO] // spoke_ticks, newest - wheel.size + 1), newest + 1):
                 spoke = turned & (wheel.size - 1)
                 cell, wheel[spoke] = wheel[spoke], -1
                 while cell >= 0:
-                    following, count, due = book[cell, NEXT], book[cell, PART], np.uint32(book[cell, DUE])
+                    following, count, due = book[cell, NEXT], book[cell, COUNT], np.uint32(book[cell, DUE])
                     if due < since:
                         count, due = count_and_expiry(cell, since, n, first, base, rings)
-                        count += book[cell, HELD]
-                    _put_due(cell, np.int64(due), book, wheel, grain)
-                    by = _put_count(cell, count, book, told, squares, shape)
+                        count += book[cell, BUFFERED]
+                    _put_due(cell, np.int64(due), book, wheel, spoke_ticks)
+                    by = _put_count(cell, count, book, vectors, squares, shape)
                     moved += np.float64(abs(by))
                     if by < 0 and count < book[cell, FLOOR_OF]:
                         reason |= FLOOR
                     cell = following
-            shape[6] = since
+            shape[TURNED_TO] = since
         least = HUGE
         for row in range(at[1], cells.shape[0]):
             cell = np.int64(cells[row, i])
-            if mode == HOLD:
-                book[cell, HELD] += counts[i]
-                count = book[cell, PART] + counts[i]
-                moved += np.float64(abs(_put_count(cell, count, book, told, squares, shape)))
+            if mode == BUFFER:
+                book[cell, BUFFERED] += counts[i]
+                count = book[cell, COUNT] + counts[i]
+                moved += np.float64(abs(_put_count(cell, count, book, vectors, squares, shape)))
                 least = min(least, count)
                 continue
-            if mode == RELEASE and stamps[i] < since:  # it has left the window meanwhile
-                book[cell, HELD] -= counts[i]
-                count = book[cell, PART] - counts[i]
-                moved += np.float64(abs(_put_count(cell, count, book, told, squares, shape)))
+            if mode == RELEASE and stamps[i] < since:  # it has left the window in the meantime
+                book[cell, BUFFERED] -= counts[i]
+                count = book[cell, COUNT] - counts[i]
+                moved += np.float64(abs(_put_count(cell, count, book, vectors, squares, shape)))
                 if count < book[cell, FLOOR_OF]:
                     reason |= FLOOR
                 continue
@@ -178,27 +188,27 @@ def run_window(events: Any, waves: Any, local: Any, watch: Any, shape: Any, at: 
             if not fits:
                 at[0], at[1] = i, row
                 return reason | GROW
-            count = book[cell, PART] + counts[i]  # what the start of the range cuts off stays the same
+            count = book[cell, COUNT] + counts[i]  # what is cut off at the start of the range stays the same
             if mode == RELEASE:
-                book[cell, HELD] -= counts[i]
-                count = book[cell, PART]  # it was counted when it was held back
+                book[cell, BUFFERED] -= counts[i]
+                count = book[cell, COUNT]  # it was counted when it was buffered
             if book[cell, DUE] == MAX_STAMP:
                 count, due = count_and_expiry(cell, since, n, first, base, rings)
-                count += book[cell, HELD]
-                _put_due(cell, np.int64(due), book, wheel, grain)
-            moved += np.float64(abs(_put_count(cell, count, book, told, squares, shape)))
+                count += book[cell, BUFFERED]
+                _put_due(cell, np.int64(due), book, wheel, spoke_ticks)
+            moved += np.float64(abs(_put_count(cell, count, book, vectors, squares, shape)))
             least = min(least, count)
         at[1] = 0
         if (
             mode != RELEASE
             and least >= lowest_cap
             and cells.shape[0]
-            and _is_over(least, cells[:, i], hashes[i], book, known, caps)
+            and _is_over(least, cells[:, i], hashes[i], book, limited, caps)
         ):
             reason |= CAP
         left -= moved
         if left <= 0 and moved > 0:
-            left = distance_left(squares, seen, shape[1])
+            left = distance_left(squares, checked, shape[SIGNED])
             if left < 0:
                 reason |= MOVED
         if reason:
@@ -209,16 +219,19 @@ def run_window(events: Any, waves: Any, local: Any, watch: Any, shape: Any, at: 
 
 
 @kernel
-def wheel_insert(cells: Any, book: Any, wheel: Any, grain: Any) -> None:
-    """Put counters on the wheel anew, in this order; of those on one spoke the last will be the first."""
+def wheel_insert(cells: Any, book: Any, wheel: Any, spoke_ticks: Any) -> None:
+    """Rebuild the wheel from counters, in this order; the last counter of a spoke comes first on it."""
     wheel[:] = -1
     for i in range(cells.size):
-        _put_due(cells[i], book[cells[i], DUE], book, wheel, grain)
+        _put_due(cells[i], book[cells[i], DUE], book, wheel, spoke_ticks)
 
 
 @kernel
 def wheel_order(book: Any, wheel: Any, cells: Any) -> int:
-    """The counters on the wheel, spoke by spoke, the last ones first: hung again they will be as they were."""
+    """The counters on the wheel in the order that ``wheel_insert`` needs to rebuild it.
+
+    They fill ``cells`` from the end; returns where they begin.
+    """
     at = cells.size
     for spoke in range(wheel.size):
         cell = wheel[spoke]
@@ -230,32 +243,32 @@ def wheel_order(book: Any, wheel: Any, cells: Any) -> int:
 
 
 @kernel
-def _is_over(least: Any, cells: Any, key: Any, book: Any, known: Any, caps: Any) -> bool:
-    """Whether the count of a key has reached its cap, which is the first of them for keys that are not known."""
+def _is_over(least: Any, cells: Any, key: Any, book: Any, limited: Any, caps: Any) -> bool:
+    """Whether the count of a key has reached its cap; ``caps[0]`` is the cap of keys without limits of their own."""
     for row in range(cells.size):  # the run may have begun in the middle of an event
-        least = min(least, book[cells[row], PART])
-    where = np.searchsorted(known, key)
-    if where < known.size and known[where] == key:
+        least = min(least, book[cells[row], COUNT])
+    where = np.searchsorted(limited, key)
+    if where < limited.size and limited[where] == key:
         return bool(least >= caps[where + 1])
     return bool(least >= caps[0])
 
 
 @kernel
-def run_stream(events: Any, told: Any, squares: Any, seen: Any, at: Any) -> int:
-    """Count events with signs until the rows have moved too far."""
+def run_stream(events: Any, vectors: Any, squares: Any, checked: Any, at: Any) -> int:
+    """Count events with signs until the rows have moved too far; ``at`` is the event to continue with."""
     cells, counts = events
     rows = cells.shape[0]
-    left = distance_left(squares, seen, True)
+    left = distance_left(squares, checked, True)
     for i in range(at[0], counts.size):
         for row in range(rows):
             number = cells[row, i] >> _ONE
             by = -counts[i] if cells[row, i] & _ONE else counts[i]
-            before = told[0, number] - told[1, number]
-            told[0, number] += by
+            before = vectors[0, number] - vectors[1, number]
+            vectors[0, number] += by
             _add_product(squares, 0, row, 2 * before + by, by)
         left -= rows * np.float64(abs(counts[i]))
         if left <= 0:
-            left = distance_left(squares, seen, True)
+            left = distance_left(squares, checked, True)
             if left < 0:
                 at[0] = i + 1
                 return MOVED

@@ -1,4 +1,4 @@
-"""Messages of one sender put in order: carriers may bring them late, twice, or one before another."""
+"""The messages of one sender, put in order: they may arrive late, twice, or out of order."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -7,12 +7,12 @@ from lately.core.codec import Reader, Writer
 from lately.core.errors import InputError
 from lately.monitor.messages import Message, SketchUpdate, decode
 
-#: More messages than this ahead of a missing one, and something is wrong with the carrier.
+#: The most messages that may wait for a missing one.
 MOST_EARLY = 10_000
 
 
 class Inbox:
-    """Gives out the messages of one sender each once, in the order in which they were sent.
+    """Returns each message of one sender once, in the order in which they were sent.
 
     >>> inbox = Inbox()
     >>> [[message.sequence for message in inbox.take(Message(0, number))] for number in (2, 1, 1, 3)]
@@ -24,24 +24,24 @@ class Inbox:
     def __init__(self) -> None:
         self._next = 1
         self._early: dict[int, Message] = {}
-        #: Messages that had come before.
+        #: Messages that had arrived before.
         self.repeated = 0
 
     @property
     def waiting(self) -> int:
-        """Messages that came before one that was sent earlier."""
+        """How many messages wait for one that was sent before them."""
         return len(self._early)
 
     def take(self, message: Message) -> list[Message]:
-        """What can be read now that this one has come."""
+        """Take a message; returns those that can be handled now, in order."""
         number = message.sequence
         if number < self._next or number in self._early:
             self.repeated += 1
             return []
         if len(self._early) >= MOST_EARLY and number != self._next:
             raise InputError(
-                f"{MOST_EARLY:,} messages of site {message.site} wait for its message {self._next}, which never came; "
-                "deliver every message at least once"
+                f"{MOST_EARLY:,} messages of site {message.site} wait for its message {self._next}, which never arrived",
+                remedy="deliver every message at least once",
             )
         self._early[number] = message
         ready = []
@@ -51,23 +51,23 @@ class Inbox:
         return ready
 
     def write(self, out: Writer) -> None:
-        """Write what came, and what is still waited for."""
+        """Write the next sequence number, and the messages that wait."""
         out.varint(self._next)
         out.varint(self.repeated)
         write_messages(out, [self._early[number] for number in sorted(self._early)])
 
     def read(self, source: Reader) -> list[Message]:
-        """Read what ``write`` wrote; returns the messages that wait, which whoever knows what may be said should look at."""
+        """Read what ``write`` wrote; returns the messages that wait, which the caller should check."""
         self._next, self.repeated = source.varint(), source.varint()
-        waiting = read_messages(source)
-        numbers = [message.sequence for message in waiting]
+        early = read_messages(source)
+        numbers = [message.sequence for message in early]
         source.check(all(a < b for a, b in pairwise([self._next, *numbers])), "messages out of order")
-        self._early = dict(zip(numbers, waiting, strict=True))
-        return waiting
+        self._early = dict(zip(numbers, early, strict=True))
+        return early
 
 
 def write_messages(out: Writer, messages: Sequence[Message]) -> None:
-    """Write messages as they are sent."""
+    """Write messages, each with its size."""
     out.varint(len(messages))
     for message in messages:
         data = message.to_bytes()
@@ -81,7 +81,7 @@ def read_messages(source: Reader) -> list[Message]:
     size = 0
     for _ in range(source.within(source.varint(), 0, 2 * MOST_EARLY)):
         messages.append(message := decode(source.raw(source.varint())))
-        if isinstance(message, SketchUpdate):  # the only kind that can take much more memory than bytes
+        if isinstance(message, SketchUpdate):  # the only kind whose memory can far exceed its bytes
             size += sum(change.nbytes for change in message.changes if not isinstance(change, tuple))
             source.fits(size)
     return messages

@@ -1,4 +1,4 @@
-"""How a monitored stream is laid out as rows of numbers: alike at every site and at the coordinator."""
+"""How a monitored stream is laid out as rows of numbers, equal at all sites and the coordinator."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,10 +15,22 @@ from lately.sketches.hashing import cells_of, coefficients
 
 @dataclass(frozen=True)
 class Layout:
-    """Rows of ``width`` numbers. A key adds to one number in each row, with a random sign where they are ``signed``.
+    """Rows of numbers. A key is added to one number in each row, with a random sign if they are signed.
 
-    With a ``window`` the numbers are counts of the last so long, by waves of relative error ``eps``; a signed number has
-    two waves, one for each sign.
+    With a window the numbers count only the events within it, by waves; a signed number has two waves, one for each sign.
+
+    Parameters
+    ----------
+    rows, width
+        The number of rows, and of numbers in each row.
+    seed
+        The seed of the hash functions.
+    signed
+        Whether numbers have random signs.
+    window
+        The window; None for the whole stream.
+    eps
+        The relative error of the waves; 0 without a window.
     """
 
     rows: int
@@ -30,17 +42,17 @@ class Layout:
 
     @property
     def size(self) -> int:
-        """How many numbers there are."""
+        """The number of numbers."""
         return self.rows * self.width
 
     @property
     def lines(self) -> tuple[int, int]:
-        """The shape of a drift: what rose and what fell in each row, or both in one where numbers have signs."""
+        """The shape of drift norms: what rose and what fell in each row, or both in one line if numbers have signs."""
         return (1 if self.signed else 2), self.rows
 
     @property
     def counters(self) -> int:
-        """How many waves a window takes."""
+        """The number of waves that a window takes."""
         return 2 * self.size if self.signed else self.size
 
     @cached_property
@@ -48,7 +60,7 @@ class Layout:
         return polynomials(self.seed, self.rows) if self.signed else coefficients(self.seed, self.rows)
 
     def cells(self, hashes: Hashes) -> Cells:
-        """For each row and key its counter; where numbers are signed, twice the number, and one more for a minus."""
+        """The counter of each key in each row; if numbers are signed, twice the number's index, plus 1 for a minus."""
         if not self.signed:
             return cells_of(hashes, self._words, self.width)
         cells = np.empty((self.rows, hashes.size), np.uint32)
@@ -57,7 +69,7 @@ class Layout:
         return cells
 
     def sketch(self, hashes: Hashes, counts: Counts) -> Counts:
-        """The numbers that these keys make by themselves."""
+        """The numbers of a stream with these keys only."""
         numbers = np.zeros(self.size, np.int64)
         for row in self.cells(hashes):
             if self.signed:

@@ -1,4 +1,4 @@
-"""Replay streams at many sites, carry their messages, and keep the books: bytes by kind, announced and true values."""
+"""Replays streams at many sites, transports their messages, and records bytes by kind, announcements and true values."""
 
 import heapq
 from collections import Counter
@@ -15,13 +15,28 @@ from lately.core.keys import key_column
 from lately.monitor.announcement import Announcement
 from lately.monitor.messages import Message, decode
 
-#: What a carrier adds to a message that it repeats until it is acknowledged, and what the acknowledgement takes.
+#: The bytes that a message takes in addition if it is repeated until it is acknowledged, the acknowledgement included.
 ACKNOWLEDGEMENT = 8
 
 
 @dataclass(slots=True)
 class Simulation:
-    """What came of a replay; see ``simulate``.
+    """The result of ``simulate``.
+
+    Parameters
+    ----------
+    monitor
+        The monitor that was simulated.
+    events
+        The number of events after the warm-up.
+    bytes, messages
+        Bytes and number of messages by kind; a message that was lost and sent again counts each time.
+    synchronisations
+        How often the coordinator began each activity.
+    history
+        For every comparison and query: event, name, announcement, truth, and the number of messages on their way.
+    broken
+        The comparisons where the truth was outside the tolerance and no message on its way. There must be none.
 
     >>> Simulation(None).total
     0
@@ -29,45 +44,49 @@ class Simulation:
 
     monitor: Any
     events: int = 0
-    #: Bytes and messages by kind; what was lost on the way and sent again counts each time.
     bytes: Counter[str] = field(default_factory=Counter)
     messages: Counter[str] = field(default_factory=Counter)
-    #: How often the coordinator began each activity.
     synchronisations: Counter[str] = field(default_factory=Counter)
-    #: For every step looked at and query: the event, the announced value and bounds, the truth, messages on their way.
     history: list[tuple[int, str, Announcement, float, int]] = field(default_factory=list)
-    #: Those of them where the truth was outside and nothing on its way. There must be none.
     broken: list[tuple[int, str, Announcement, float, int]] = field(default_factory=list)
 
     @property
     def total(self) -> int:
-        """All bytes."""
+        """All bytes that were sent."""
         return sum(self.bytes.values())
 
     @property
     def data(self) -> int:
-        """Bytes of what sites told of their streams, without what keeps the limits."""
+        """Bytes of the sites' updates and events, without the messages that maintain the limits."""
         return self.bytes["SketchUpdate"] + self.bytes["Events"] + self.bytes["CellsMessage"]
 
     @property
     def settled(self) -> float:
-        """At which share of the looks nothing was on its way, so that the promise could be held against the truth."""
+        """The share of comparisons with no message on its way, in which the promise could be checked."""
         return sum(not flying for *_, flying in self.history) / max(len(self.history), 1)
 
     def errors(self, name: str, settled: bool = True) -> Any:
-        """The relative errors of the announced value, where nothing was on its way; or at all looks."""
-        looks = [(a.value, truth) for _, query, a, truth, flying in self.history if query == name and not (settled and flying)]
-        values, truths = np.array(looks, np.float64).reshape(-1, 2).T
+        """The relative errors of the announced value.
+
+        Parameters
+        ----------
+        name
+            The name of the query.
+        settled
+            Whether to use only the comparisons with no message on its way, which is the default.
+        """
+        pairs = [(a.value, truth) for _, query, a, truth, flying in self.history if query == name and not (settled and flying)]
+        values, truths = np.array(pairs, np.float64).reshape(-1, 2).T
         begun = ~np.isnan(values)
         values, truths = values[begun], truths[begun]
         return np.abs(values - truths) / np.maximum(np.abs(truths), 1e-300)
 
 
 class _Carrier:
-    """Brings messages after a delay, loses some of them, and repeats those until they arrive."""
+    """Delivers messages after a delay, loses some of them, and repeats those until they arrive."""
 
-    def __init__(self, delay: int, loss: float, seed: int, books: Simulation) -> None:
-        self._delay, self._loss, self._books = delay, loss, books
+    def __init__(self, delay: int, loss: float, seed: int, result: Simulation) -> None:
+        self._delay, self._loss, self._result = delay, loss, result
         self._random = np.random.default_rng(seed)
         self._flying: list[tuple[int, int, bool, bytes]] = []
         self._sent = 0
@@ -85,10 +104,10 @@ class _Carrier:
                 arrives, tries = arrives + 2 * self._delay + 1 + self._wait(), tries + 1
             if self._loss:
                 size = tries * size + ACKNOWLEDGEMENT
-            self._books.messages[kind] += tries
-            self._books.bytes[kind] += size
+            self._result.messages[kind] += tries
+            self._result.bytes[kind] += size
             self._sent += 1
-            copies = 2 if self._loss and self._random.random() < self._loss else 1  # an acknowledgement can be lost too
+            copies = 2 if self._loss and self._random.random() < self._loss else 1  # its acknowledgement can be lost, too
             for _ in range(copies):
                 heapq.heappush(self._flying, (arrives, self._sent, up, data))
                 self._sent += 1
@@ -115,39 +134,59 @@ def simulate(
     look: int = 1,
     warm: int = 0,
 ) -> Simulation:
-    """Replay ``events`` through a monitor, ``step`` of them at a time, and report what was sent and what was announced.
+    """Replay events through a monitor, and report what was sent and announced.
 
-    ``events`` has the columns ``key`` and ``site``, with a window also ``time``, in time order; and where wanted ``count``
-    and ``stream``. Messages take 0 to ``delay`` steps, each at random, so that they also overtake each other; a share
-    ``loss`` of them is lost, and repeated until it arrives. While many are on their way sites say less, and the promise can
-    be held against the truth less often (``settled``). Truth and announcement are compared every ``look`` steps. The first
-    ``warm`` events are counted before the sites join, so that nothing of them is sent but their state at the end.
+    While many messages are on their way, sites send less, and the promise can be checked less often (``settled``).
+
+    Parameters
+    ----------
+    events
+        A dict of columns: ``key`` and ``site``; with a window also ``time``, in ascending order; optionally ``count`` and
+        ``stream``.
+    monitor
+        A ``Monitor`` or a ``DistributedCountMin``.
+    step
+        How many events are counted between two deliveries of messages; 1 by default.
+    delay
+        The longest delay of a message in steps, 0 by default. Delays are random, so messages also overtake each other.
+    loss
+        The share of messages that is lost and repeated until it arrives, 0 or more and below 1; 0 by default.
+    seed
+        The seed of delays and losses.
+    look
+        After how many steps truth and announcements are compared; 1 by default.
+    warm
+        How many events are counted before the sites join; of these only the resulting state is sent. 0 by default.
 
     >>> from lately.monitor import FastAms, Monitor, SelfJoin, simulate
-    >>> watch = Monitor(FastAms(eps=0.1, delta=0.1, seed=1), {"skew": SelfJoin(theta=0.3)})
+    >>> monitor = Monitor(FastAms(eps=0.1, delta=0.1, seed=1), {"skew": SelfJoin(theta=0.3)})
     >>> keys = np.arange(30_000) % 10
-    >>> result = simulate({"key": keys, "site": keys % 3}, watch, step=100)
+    >>> result = simulate({"key": keys, "site": keys % 3}, monitor, step=100)
     >>> result.broken, result.total < 8 * 30_000, float(result.errors("skew").max()) < 0.3
     ([], True, True)
     """
     for name, value, least in (("step", step, 1), ("delay", delay, 0), ("look", look, 1), ("warm", warm, 0)):
         check_integer(name, value, least)
     if not 0 <= loss < 1:
-        raise ParameterError(f"loss={loss!r}: give the share of messages that is lost, from 0 to below 1")
+        raise ParameterError(
+            f"loss={loss!r} is out of range", remedy="give the share of messages that is lost, from 0 to below 1"
+        )
     if not isinstance(events, Mapping):
-        raise InputError(f"events are a {type(events).__name__}; give simulate() a dict of columns first, then the monitor")
+        raise InputError(
+            f"events are a {type(events).__name__}", remedy="give simulate() a dict of columns first, then the monitor"
+        )
     columns = _columns(events)
     places = columns["site"]
     numbers = np.unique(places).tolist()
-    books = Simulation(monitor, events=places.size - warm)
-    carrier = _Carrier(delay, loss, seed, books)
+    result = Simulation(monitor, events=places.size - warm)
+    carrier = _Carrier(delay, loss, seed, result)
     sites = {number: monitor.site(number) for number in numbers}
     coordinator = monitor.coordinator(numbers)
     clock = 0
 
     def deliver() -> None:
-        while (one := carrier.arrived(clock)) is not None:
-            up, message = one
+        while (arrival := carrier.arrived(clock)) is not None:
+            up, message = arrival
             if up:
                 carrier.send(coordinator.receive(message), False, clock)
             else:
@@ -182,35 +221,39 @@ def simulate(
                 carrier.send(site.advance(now), True, clock)
         settle()
         if ((start - warm) // step) % look == 0 or stop == places.size:
-            _compare(books, stop, coordinator.announcements(), monitor.truth(list(sites.values())), carrier.flying)
+            _compare(result, stop, coordinator.announcements(), monitor.truth(list(sites.values())), carrier.flying)
     while carrier.flying:
         settle()
-    _compare(books, places.size, coordinator.announcements(), monitor.truth(list(sites.values())), 0)
-    books.synchronisations = Counter(getattr(coordinator, "synchronisations", {}))
-    return books
+    _compare(result, places.size, coordinator.announcements(), monitor.truth(list(sites.values())), 0)
+    result.synchronisations = Counter(getattr(coordinator, "synchronisations", {}))
+    return result
 
 
 def _columns(events: Mapping[str, Any]) -> dict[str, Any]:
     unknown = set(events) - {"key", "site", "time", "count", "stream"}
     missing = {"key", "site"} - set(events)
     if unknown or missing:
-        raise InputError(f"events have the columns {sorted(events)}; give key, site, and where wanted time, count, stream")
+        raise InputError(
+            f"events have the columns {sorted(events)}", remedy="give key and site, and optionally time, count and stream"
+        )
     columns = {name: column if hasattr(column, "__getitem__") else list(column) for name, column in events.items()}
     places = columns["site"] = whole_numbers(columns["site"], "site")
     sizes = {name: len(key_column(column)) if name == "key" else len(column) for name, column in columns.items()}
     if len(set(sizes.values())) != 1 or not places.size:
-        raise InputError(f"columns of {sizes}; give every event all of them, and at least one event")
+        raise InputError(
+            f"the columns have the sizes {sizes}", remedy="give every event a value in each, and at least one event"
+        )
     for name in ("key", "time", "count", "stream"):
         if name in columns and not isinstance(columns[name], np.ndarray):
             is_tuples = isinstance(columns[name], list) and isinstance(columns[name][0], tuple)
             columns[name] = _objects(columns[name]) if is_tuples else np.asarray(columns[name])
     if "time" in columns and np.any(columns["time"][1:] < columns["time"][:-1]):
-        raise InputError("the times go back; sort the events by time first")
+        raise InputError("the times are not in order", remedy="sort the events by time first")
     return columns
 
 
 def _objects(values: list[Any]) -> Any:
-    """An array of tuples, which NumPy would take for an array of two dimensions."""
+    """An object array of tuples, of which NumPy would otherwise make a two-dimensional array."""
     column = np.empty(len(values), object)
     column[:] = values
     return column
@@ -223,7 +266,7 @@ def _by_site(places: Ints) -> Any:
 
 
 def _batches(columns: Mapping[str, Any], rows: Ints) -> Any:
-    """The batches of a site in a step: one for each run of events of one stream."""
+    """The batches of a site in a step: one for each run of events of the same stream."""
     runs = [rows]
     if "stream" in columns:
         names = columns["stream"][rows]
@@ -240,10 +283,10 @@ def _batches(columns: Mapping[str, Any], rows: Ints) -> Any:
 
 
 def _compare(
-    books: Simulation, event: int, announced: Mapping[str, Announcement], truth: Mapping[str, float], flying: int
+    result: Simulation, event: int, announced: Mapping[str, Announcement], truth: Mapping[str, float], flying: int
 ) -> None:
-    for name, said in announced.items():
-        entry = (event, name, said, truth[name], flying)
-        books.history.append(entry)
-        if not said.tolerates(truth[name]) and not flying:
-            books.broken.append(entry)
+    for name, announcement in announced.items():
+        entry = (event, name, announcement, truth[name], flying)
+        result.history.append(entry)
+        if not announcement.tolerates(truth[name]) and not flying:
+            result.broken.append(entry)

@@ -1,44 +1,36 @@
-"""A site: sketches its own streams, and says only what it must.
+"""A site: sketches its own streams, and sends only what its guards require.
 
     joining ──Reference──> watching ──DriftReport, SafeFunctionReport, SketchUpdate──> waiting
                               ^                                                           │
                               └────────────────Balance, Quantum, Reference────────────────┘
 
-While it waits it goes on counting; it looks again when it is answered. If it has waited through a few batches before that, it
-tells by itself, and again whenever it has changed much: the answer may be held up by a site that has died, and what the others
-count must be known.
-
-Events may be older than the newest of their stream by the monitor's ``lateness``. They are counted when they come and held
-back, because waves take events in time order only, until nothing can overtake them.
+A site that waits goes on counting, and checks its guards again when it is answered. After waiting for a few batches it sends an
+unsolicited update, and another one whenever it has changed much: the answer may be blocked by a site that has died, and the
+coordinator must know what the others count.
 """
 
 import math
 import secrets
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from lately.core.columns import Ints, arrival_counts, signed_counts
+from lately.core.codec import Reader, Writer
 from lately.core.errors import InputError, ParameterError
 from lately.core.jit import tell_if_cold
-from lately.core.keys import Hashes, IntegerKeys, Keys, all_hashes, key_column
-from lately.core.times import check_tick, tick_of, ticks_of_keys
-from lately.counters.base import MAX_COUNT, Counts
-from lately.ingest.order import ReorderBuffer, time_order
+from lately.core.times import check_tick, tick_of
 from lately.monitor import messages as m
-from lately.monitor.drift import CAP, DIRECT, FLOOR, HOLD, MOVED, RELEASE, Drift, StreamDrift, WindowDrift, drift_of
-from lately.monitor.frequent import PATIENCE, ItemsGuard
-from lately.monitor.guards import FunctionalGuard, GeometricGuard, Guard, PushingGuard
-from lately.monitor.inbox import Inbox
+from lately.monitor.definition import MonitorDefinition
+from lately.monitor.drift import CAP, FLOOR, MOVED, Drift, WindowDrift
+from lately.monitor.frequent_site import FrequentKeysGuard
+from lately.monitor.guards import Guard
+from lately.monitor.inbox import Inbox, read_messages, write_messages
 from lately.monitor.messages import Message
-from lately.monitor.queries import norms_of
-from lately.monitor.region import region_of, zone_size
-from lately.monitor.stored import site_bytes
-from lately.monitor.zones import Floats, to_float32
-
-if TYPE_CHECKING:
-    from lately.monitor.monitor import Monitor
+from lately.monitor.site_streams import ArrivalBatch, SiteStreams
+from lately.monitor.site_updates import SiteUpdates
+from lately.monitor.state_bytes import SITE_FAMILY, check_early_messages, is_version_1, read_enum, state_bytes, write_enum
+from lately.monitor.zones import to_float32
 
 
 class State(StrEnum):
@@ -53,7 +45,18 @@ class State(StrEnum):
 class Site:
     """One site of a monitor; ``Monitor.site`` makes it, wherever its streams are.
 
-    Every method returns the messages to be carried to the coordinator, in any order, late or twice, but each at least once.
+    Every method returns messages to be carried to the coordinator: in any order, late or twice, but each at least once.
+
+    Parameters
+    ----------
+    monitor
+        The definition of the monitor, equal to the coordinator's.
+    number
+        The number of the site, which no other site of the monitor has.
+    guard
+        What the site checks for each query.
+    birth
+        A 64-bit number that distinguishes this site from any other that ever has its number; by default a random one.
 
     >>> from lately.monitor import FastAms, Monitor, SelfJoin
     >>> site = Monitor(FastAms(eps=0.1, delta=0.1), SelfJoin(theta=0.2)).site(1)
@@ -61,461 +64,344 @@ class Site:
     (['JoinRequest', 'SketchUpdate'], 'joining')
     """
 
-    def __init__(self, monitor: "Monitor", number: int, birth: int | None = None) -> None:
+    def __init__(self, monitor: MonitorDefinition, number: int, guard: type[Guard], birth: int | None = None) -> None:
         tell_if_cold()
         self.monitor, self.number = monitor, number
-        #: What tells this site from any other that ever had its number.
         self.birth = secrets.randbits(64) if birth is None else birth
         self.state = State.JOINING
-        self.drifts: list[Drift] = [drift_of(layout) for layout in monitor.layouts]
-        self._guards: list[Guard] = [monitor.guard(i) for i in range(len(monitor.queries))]
-        self._items = None if monitor.frequent is None else ItemsGuard(monitor.frequent[1].theta)
-        self._watched = 0 if monitor.frequent is None else monitor.frequent[1].channel(monitor.streams)
-        self._column: Keys | None = None
-        self._order: Any = None
+        self._streams = SiteStreams(monitor, self._on_stop)
+        self._updates = SiteUpdates(monitor, self._streams.drifts)
+        self._guards = [guard(monitor, i, self.drifts) for i in range(len(monitor.queries))]
+        self._frequent = FrequentKeysGuard.of(monitor, self.drifts, self._report_key)
         self._epoch = 0
         self._inbox, self._sequence = Inbox(), 0
-        self._out: list[Message] = []
-        self._reported, self._pressure = False, 0.0
-        self._taken = 0
-        self._nows: list[int | None] = [None] * len(monitor.streams)  # streams may run ahead of each other
-        self._reorder_buffer = [ReorderBuffer.empty() for _ in monitor.streams]
-        self._said_tick = 0  # the clock as the coordinator knows it
-        self._calls = 0  # batches and advances in which it waits for an answer
-        self._shown: list[Counts] | None = None  # what it told since then unasked
-        #: Events that came too late to be counted.
-        self.late = 0
-        #: Messages that were about something over and done.
+        self._outbox: list[Message] = []
+        #: Whether it has reported its drift and waits for the answer, and the value of the safe function that it last reported.
+        self.has_reported, self.reported_safe_function = False, 0.0
+        self._sent_clock = 0  # the clock that the coordinator knows
+        #: Messages that were about an earlier epoch.
         self.ignored = 0
 
     def __repr__(self) -> str:
         return f"Site({self.number}, {self.state}, late={self.late})"
 
-    def to_bytes(self) -> bytes:
-        """All that it knows, at any moment between two calls; ``Monitor.restore`` makes a site of it that goes on just so.
+    @property
+    def drifts(self) -> list[Drift]:
+        """What is counted in each layout, and how far it has drifted since the last update."""
+        return self._streams.drifts
 
-        What it had to say was returned by the calls before, and is not kept: store the messages too, or carry them first.
-
-        >>> from lately.monitor import FastAms, Monitor, SelfJoin
-        >>> watch = Monitor(FastAms(eps=0.1, delta=0.1), SelfJoin(theta=0.2))
-        >>> site = watch.site(1)
-        >>> told = site.update(["a", "b"])
-        >>> watch.restore(site.to_bytes())
-        Site(1, joining, late=0)
-        """
-        return site_bytes(self)
+    @property
+    def late(self) -> int:
+        """Events that were too late to be counted."""
+        return self._streams.late
 
     # -- events --------------------------------------------------------------------------------------------------------
 
     def update(self, keys: Any, times: Any = None, counts: Any = None, stream: str | None = None) -> list[Message]:
-        """Count a batch; returns what to send. Keys, times and counts are given as to the sketches.
+        """Count a batch; returns the messages to send.
 
-        The site looks after every event, as if they came one by one and answers only after the batch. Without a window
-        leave the times out; there counts may be negative. Events older than the newest of their stream, less the monitor's
-        lateness, are counted in ``late`` and left out.
+        The guards are checked after every event, as if events came one by one and were answered only after the batch. If
+        anything is wrong with the batch, it raises and counts nothing.
+
+        Parameters
+        ----------
+        keys, times, counts
+            Columns as for sketches. Without a window leave the times out; counts may then be negative. Events older than the
+            newest of their stream less the monitor's lateness are not counted, except in ``late``.
+        stream
+            The name of the stream; by default the only one.
         """
-        if self.monitor.scheme == "ship":
-            self._join()
-        channel, hashes, ticks, weights = self._take(keys, times, counts, stream)
-        if self.monitor.scheme == "ship" and hashes.size:
-            self._ship(channel, hashes, ticks, weights)
-        self._speak_while_waiting()
+        self._ingest(keys, times, counts, stream)
+        self._send_while_waiting()
         self._join()
-        return self._sent()
+        return self._take_outbox()
 
     def join(self) -> list[Message]:
-        """Ask to be watched, with what was counted so far; the first ``update`` or ``advance`` does it too."""
-        self._must_be_here()
+        """Ask to be monitored, with what was counted so far; the first ``update`` or ``advance`` does it, too."""
+        self._check_not_left()
         self._join()
-        return self._sent()
+        return self._take_outbox()
 
     def warm(self, keys: Any, times: Any = None, counts: Any = None, stream: str | None = None) -> list[Message]:
-        """``update`` before joining: the site will join with what it has, not with nothing, and has nothing to send yet.
+        """Count a batch before joining, so that the site joins with these events; returns no messages.
 
-        Where everything is shipped there is no joining later: the messages must be carried.
+        The exception is the scheme "ship", which sends all events: its messages must be carried.
+
+        Parameters
+        ----------
+        keys, times, counts, stream
+            As in ``update``.
         """
-        if self.monitor.scheme == "ship":
-            return self.update(keys, times, counts, stream)
         if self.state != State.JOINING or self._sequence:
-            raise InputError(f"site {self.number} has joined already; use update()")
-        self._take(keys, times, counts, stream)
+            raise InputError(f"site {self.number} has joined already", remedy="use update()")
+        self._ingest(keys, times, counts, stream)
         return []
 
-    def _take(self, keys: Any, times: Any, counts: Any, stream: str | None) -> tuple[int, Hashes, Any, Counts]:
-        """Check a whole batch, then count it in time order, without what comes too late; returns it so."""
-        self._must_be_here()
-        channel, column = self.monitor.stream(stream), key_column(keys)
-        if len(column) == 0:
-            raise InputError("an empty column; skip the call, or use advance(time) to let time pass")
-        ticks, weights = self._ticks(times, len(column)), self._weights(counts, len(column))
-        now = self._nows[channel]
-        order = None if ticks is None else time_order(ticks, None if now is None else now - self.monitor.lateness)
-        order = np.arange(len(column)) if order is None else order
-        hashes, chosen = all_hashes(column)[order], weights[order]
-        ticks = None if ticks is None else ticks[order]
-        keys = IntegerKeys(column.values[order]) if isinstance(column, IntegerKeys) else None
-        list(self.monitor.routes(channel, hashes, None if keys is None else keys.values))  # refuses keys of another kind
-        self._taken += int(np.abs(weights).sum())
-        self.late += int(weights.sum() - chosen.sum())
-        if order.size:
-            self._column, self._order = column, order
-            if ticks is not None and self.monitor.lateness:
-                self._hold(channel, ReorderBuffer(ticks, hashes, chosen, keys if self.monitor.holds_keys else None))
-            else:
-                self._count(channel, (hashes, ticks, chosen), keys, DIRECT)
-            if self._items is not None and self.state == State.JOINING and channel == self._watched:
-                drift = self.drifts[channel]
-                assert isinstance(drift, WindowDrift)
-                self._items.remember(hashes, column, order, drift)
-            self._column = self._order = None
-            if ticks is not None:
-                self._pass(channel, int(ticks[-1]))
-        return channel, hashes, ticks, chosen
-
-    def _count(self, channel: int, events: tuple[Hashes, Ints | None, Counts], keys: Keys | None, mode: int) -> None:
-        """Count events in time order, in all that a stream goes to."""
-        hashes, ticks, counts = events
-        integers = keys.values if isinstance(keys, IntegerKeys) else None
-        for index, mine in self.monitor.routes(channel, hashes, integers):
-            if hashes[mine].size:
-                self.drifts[index].begin(hashes[mine], None if ticks is None else ticks[mine], counts[mine], mode)
-                self._run(index)
-
-    def _hold(self, channel: int, rows: ReorderBuffer) -> None:
-        """Count rows and hold them back, in pieces so short that nothing that is held back leaves the window meanwhile."""
-        window, order, start = self.monitor.window, self._order, 0
-        assert window is not None
-        longest = max(window.ticks - self.monitor.lateness, 1)
-        while start < rows.ticks.size:
-            first = int(rows.ticks[start])
-            self._pass(channel, first)
-            stop = int(np.searchsorted(rows.ticks, first + longest, "left"))
-            piece = rows.slice(start, stop)
-            self._order = order[start:stop]
-            self._count(channel, (piece.hashes, piece.ticks, piece.counts), piece.keys, HOLD)
-            self._reorder_buffer[channel] = ReorderBuffer.concat([self._reorder_buffer[channel], piece])
-            start = stop
-
-    def _weights(self, counts: Any, size: int) -> Counts:
-        weights = signed_counts(counts, size) if self.monitor.window is None else arrival_counts(counts, size)
-        if weights is None:
-            weights = np.ones(size, np.int64)
-        taken = self._taken + int(np.abs(weights).sum())
-        if taken > MAX_COUNT:
-            raise InputError(f"{taken:,} arrivals in all, more than 2**62; scale the counts down")
-        return weights
-
-    def _ticks(self, times: Any, size: int) -> Any:
-        window = self.monitor.window
-        if window is None:
-            if times is not None:
-                raise InputError("times given to a monitor without a window; leave them out, or give FastAms(window=…)")
-            return None
-        return ticks_of_keys(times, window, size)
+    def _ingest(self, keys: Any, times: Any, counts: Any, stream: str | None) -> ArrivalBatch:
+        """Check a whole batch, then count it."""
+        self._check_not_left()
+        batch = self._streams.check(keys, times, counts, stream)
+        self._streams.count(batch)
+        if batch.order.size:
+            if self._frequent is not None and self.state == State.JOINING and batch.stream == self._frequent.stream:
+                self._frequent.remember(batch.hashes, batch.column, batch.order)
+            if batch.ticks is not None:
+                self._streams.advance(batch.stream, int(batch.ticks[-1]))
+        return batch
 
     def advance(self, time: Any) -> list[Message]:
-        """Let time pass: what is older than the window leaves it. Returns what to send."""
-        self._must_be_here()
+        """Let time pass, so that events older than the window leave it; returns the messages to send.
+
+        Parameters
+        ----------
+        time
+            The time that all streams have reached, as in ``update``. An earlier time changes nothing.
+        """
+        self._check_not_left()
         if self.monitor.window is None:
-            raise ParameterError("the monitor has no window, so time changes nothing; leave advance() out")
+            raise ParameterError("the monitor has no window, so time changes nothing", remedy="leave advance() out")
         tick = tick_of(time, self.monitor.window)
         check_tick(tick)
         for stream in range(len(self.monitor.streams)):
-            self._pass(stream, tick)
-        self._speak_while_waiting()
-        if self._sequence and self.monitor.scheme == "ship" and any(drift.norms().any() for drift in self.drifts):
-            self._ship(0, np.empty(0, np.uint64), np.array([tick]), np.empty(0, np.int64))
+            self._streams.advance(stream, tick)
+        self._send_while_waiting()
         self._join()
-        return self._sent()
+        return self._take_outbox()
 
     def leave(self) -> list[Message]:
-        """Stop being watched; the coordinator forgets this site's streams."""
-        self._must_be_here()
+        """Stop being monitored; the coordinator forgets the streams of this site."""
+        self._check_not_left()
         if self._sequence:
             self._send(m.LeaveNotice)
         self.state = State.LEFT
-        return self._sent()
+        return self._take_outbox()
 
-    def _pass(self, stream: int, tick: int) -> None:
-        """Let the windows of a stream reach this tick, and no longer hold back what nothing can overtake then."""
-        before = self._nows[stream]
-        now = self._nows[stream] = tick if before is None else max(before, tick)
-        held = self._reorder_buffer[stream]
-        if held.ticks.size and held.ticks[0] <= now - self.monitor.lateness:
-            due, self._reorder_buffer[stream] = held.split(now - self.monitor.lateness)
-            self._count(stream, (due.hashes, due.ticks, due.counts), due.keys, RELEASE)
-        for index in self.monitor.layouts_of(stream):
-            drift = self.drifts[index]
-            if isinstance(drift, WindowDrift) and drift.now is not None and drift.now < now:
-                drift.advance(now)
-                self._run(index)
+    def _check_not_left(self) -> None:
+        if self.state == State.LEFT:
+            raise InputError(f"site {self.number} has left", remedy="make a new one with Monitor.site")
 
-    # -- looking -------------------------------------------------------------------------------------------------------
+    # -- guards --------------------------------------------------------------------------------------------------------
 
-    def _run(self, index: int) -> None:
-        """Count what was begun, looking whenever the rows have moved far enough or a key has left its limits."""
+    def _on_stop(self, index: int, reasons: int) -> None:
+        """Counting has stopped: rows have moved far enough to check guards, or keys have left their limits."""
+        if reasons & MOVED:
+            self._check_guards()
         drift = self.drifts[index]
-        while reason := drift.run():
-            if reason & MOVED:
-                self._look()
-            if reason & (CAP | FLOOR) and isinstance(drift, WindowDrift):
-                self._look_at_items(drift.position - 1 if reason & CAP else None)
+        if reasons & (CAP | FLOOR) and isinstance(drift, WindowDrift):
+            self._check_keys(drift.position - 1 if reasons & CAP else None)
 
-    def _look_at_items(self, at: int | None = None) -> None:
-        """Speak of keys that have left their limits, and of the one at this event of the batch, which has reached its cap."""
-        guard, drift = self._items, self.drifts[self._watched]
-        if guard is None or self.state == State.JOINING:
-            return
-        assert isinstance(drift, WindowDrift)
-        if at is not None and self._column is not None:
-            key = self._column.pick(self._order[at : at + 1])[0]
-            count = guard.count(drift, item := m.hash_of(key), key)
-            if count is not None:
-                self._send(m.KeyCount, item, count, key, self._elapsed())
-        for item, count, key in guard.spoken(drift):
-            self._send(m.KeyCount, item, count, key, self._elapsed())
-        guard.apply(drift)
-
-    def _look(self) -> None:
-        """Say what must be said about any query, and note how far rows may move before looking again."""
-        rooms = [math.inf] * len(self.drifts)
-        for number, guard in enumerate(self._guards):
+    def _check_guards(self) -> None:
+        """Check all guards, and set how far rows may move before the next check."""
+        distances = [math.inf] * len(self.drifts)
+        for guard, channels in zip(self._guards, self.monitor.channels, strict=True):
             if self.state != State.WATCHING:
                 break
-            room = self._speak(number, guard)
-            channels = self.monitor.channels[number]
+            distance = guard.check(self)
             for channel in channels:
-                rooms[channel] = min(rooms[channel], room / math.sqrt(len(channels)))
-        for drift, room in zip(self.drifts, rooms, strict=True):
-            drift.set_threshold(room if self.state == State.WATCHING else math.inf)
+                distances[channel] = min(distances[channel], distance / math.sqrt(len(channels)))
+        for drift, distance in zip(self.drifts, distances, strict=True):
+            drift.set_threshold(distance if self.state == State.WATCHING else math.inf)
 
-    def _speak(self, number: int, guard: Guard) -> float:
-        points = self._points(number)
-        if isinstance(guard, FunctionalGuard):
-            if steps := guard.rise(points):
-                self._send(m.Increment, self._epoch, number, guard.subround, steps)
-            return guard.room(points)
-        if isinstance(guard, PushingGuard):
-            norms = [np.sort(norms_of(self._table(i))) for i in self.monitor.channels[number]]
-            guard.lengths = np.array([lengths[lengths.size // 2] for lengths in norms])
-        room = guard.room(points)
-        if room < 0:
-            if isinstance(guard, PushingGuard):
-                self._tell()
-                return self._speak(number, guard) if guard.lengths.all() else 0.0
-            self._report(number, guard.subround)
-        return room
+    def _check_keys(self, position: int | None = None) -> None:
+        """Report keys that have left their limits, and the key at a position of the batch, which has reached its cap."""
+        if self._frequent is None or self.state == State.JOINING:
+            return
+        if position is not None and (at_cap := self._streams.key_at(position)) is not None:
+            self._frequent.report(at_cap[0])
+        self._frequent.check()
 
-    def _table(self, channel: int) -> Floats:
-        layout = self.monitor.layouts[channel]
-        return self.drifts[channel].numbers.astype(np.float64).reshape(layout.rows, layout.width)
+    def _report_key(self, key_hash: int, count: int, key: Any) -> None:
+        self._send(m.KeyCount, key_hash, count, key, self._elapsed())
 
-    def _points(self, number: int) -> Floats:
-        return np.stack([self.drifts[i].norms() for i in self.monitor.channels[number]], axis=-1)
-
-    # -- speaking ------------------------------------------------------------------------------------------------------
+    # -- sending -------------------------------------------------------------------------------------------------------
 
     def _join(self) -> None:
         if self.state == State.JOINING and not self._sequence:
             self._send(m.JoinRequest, self.monitor.fingerprint, self.birth)
-            self._tell()
+            self.send_update()
 
-    def _report(self, number: int, subround: int) -> None:
-        """Say where the rows of every stream are, and wait."""
+    def send_increment(self, query: int, subround: int, quanta: int) -> None:
+        """Send by how many quanta the safe function of a query has risen."""
+        self._send(m.Increment, self._epoch, query, subround, quanta)
+
+    def report_drift(self, query: int, subround: int) -> None:
+        """Report the drift norms of every stream, and wait for the answer."""
         norms = [to_float32(drift.norms()) for drift in self.drifts]
-        self._remember(norms)
+        for guard in self._guards:
+            guard.note_reported()
         flat = np.concatenate([part.ravel() for part in norms])
-        self._send(m.DriftReport, self._epoch, number, subround, flat, sum(drift.updates for drift in self.drifts))
-        self.state, self._reported = State.WAITING, True
+        self._send(m.DriftReport, self._epoch, query, subround, flat, sum(drift.updates for drift in self.drifts))
+        self.state, self.has_reported = State.WAITING, True
 
-    def _say_pressure(self, number: int, subround: int, guard: FunctionalGuard) -> None:
-        """Say how high the pressure of a query is, and wait."""
-        self._remember([to_float32(drift.norms()) for drift in self.drifts])
-        self._pressure = float(np.float32(guard.region.safe_function(guard.said)))
-        self._send(m.SafeFunctionReport, self._epoch, number, subround, np.array([self._pressure]))
+    def report_safe_function(self, query: int, subround: int) -> None:
+        """Report the safe function of a query at its drift, and wait for the answer."""
+        for guard in self._guards:
+            guard.note_reported()
+        guard = self._guards[query]
+        self.reported_safe_function = float(np.float32(guard.region.safe_function(guard.reported)))
+        self._send(m.SafeFunctionReport, self._epoch, query, subround, np.array([self.reported_safe_function]))
         self.state = State.WAITING
 
-    def _remember(self, norms: list[Floats]) -> None:
-        for number, guard in enumerate(self._guards):
-            guard.said = np.stack([norms[i] for i in self.monitor.channels[number]], axis=-1)
-
-    def _speak_while_waiting(self) -> None:
-        """Tell, though nobody asked, after waiting through some batches and advances, and again when much has changed."""
-        if self._items is not None:
-            drift = self.drifts[self._watched]
-            assert isinstance(drift, WindowDrift)
-            for item, count, key in self._items.grown(drift):
-                self._send(m.KeyCount, item, count, key, self._elapsed())
-        share = self.monitor.impatience
-        if not share or not self._sequence or self.state not in (State.WAITING, State.JOINING):
+    def _send_while_waiting(self) -> None:
+        """After waiting for some batches and advances, send an unsolicited update, and another when much has changed."""
+        if self._frequent is not None:
+            self._frequent.report_overdue()
+        if not self.monitor.impatience or not self._sequence or self.state not in (State.WAITING, State.JOINING):
             return
-        self._calls = min(self._calls + 1, PATIENCE + 1)
-        if self._calls < PATIENCE:
-            return
-        channels = {i for of_query in self.monitor.channels for i in of_query}
-        if self._items is not None and self.state == State.JOINING:
-            channels.add(self._watched)
-        if self._calls == PATIENCE or any(self._has_changed(i, share) for i in channels):
-            self._show()
+        also = {self._frequent.stream} if self._frequent is not None and self.state == State.JOINING else set()
+        if self._updates.is_due_while_waiting(also):
+            self._send(m.SketchUpdate, self._epoch, self._updates.unsolicited_changes(), self._elapsed(), True)
 
-    def _has_changed(self, channel: int, share: float) -> bool:
-        """Whether a row has risen or fallen by more than a share of itself since it was last told or shown."""
-        drift, layout = self.drifts[channel], self.monitor.layouts[channel]
-        before = drift.told if self._shown is None else self._shown[channel]
-        change = (drift.numbers - before).astype(np.float64).reshape(layout.rows, layout.width)
-        parts = (change,) if layout.signed else (np.maximum(change, 0), np.minimum(change, 0))
-        most = share * norms_of(self._table(channel))
-        return any(bool((norms_of(part) > most).any()) for part in parts)
-
-    def _show(self) -> None:
-        """Tell what has changed, though nobody asked: what was told stays as it was, and so do the limits."""
-        changes = tuple(self._change(drift, drift.numbers - drift.told) for drift in self.drifts)
-        self._shown = [drift.numbers.copy() for drift in self.drifts]
-        self._send(m.SketchUpdate, self._epoch, changes, self._elapsed(), True)
-
-    def _tell(self) -> None:
-        """Tell all that has changed."""
-        changes = []
-        for drift in self.drifts:
-            changes.append(self._change(drift, drift.numbers - drift.told))
-            drift.tell()
-        self._remember([np.zeros_like(drift.norms()) for drift in self.drifts])
-        self._shown = None
-        self._send(m.SketchUpdate, self._epoch, tuple(changes), self._elapsed())
-
-    @staticmethod
-    def _change(drift: Drift, numbers: Counts) -> m.Change:
-        keys = drift.verbatim() if isinstance(drift, StreamDrift) else None
-        return numbers if keys is None else _shorter(keys, numbers)
+    def send_update(self) -> None:
+        """Send what has changed since the last update."""
+        changes = self._updates.take_changes()
+        for guard in self._guards:
+            guard.note_reported()  # there is no drift now
+        self._send(m.SketchUpdate, self._epoch, changes, self._elapsed())
 
     def _elapsed(self) -> int | None:
-        """The ticks since this site last said how late it is; None before it knows."""
-        nows = [now for now in self._nows if now is not None]
-        if not nows:
+        """The ticks since this site last sent its clock, which is that of its slowest stream; None before the first event."""
+        clocks = [now for now in self._streams.clocks if now is not None]
+        if not clocks:
             return None
-        before, self._said_tick = self._said_tick, min(nows)
-        return self._said_tick - before
-
-    def _ship(self, stream: int, hashes: Hashes, ticks: Any, counts: Counts) -> None:
-        """Send events as they came, or only how late it is."""
-        for drift in self.drifts:
-            drift.tell()
-        self._send(m.Events, stream, hashes, np.zeros(0, np.int64) if ticks is None else ticks, counts)
+        before, self._sent_clock = self._sent_clock, min(clocks)
+        return self._sent_clock - before
 
     def _send(self, kind: type[Message], *content: Any) -> None:
         self._sequence += 1
-        self._out.append(kind(self.number, self._sequence, *content))
+        self._outbox.append(kind(self.number, self._sequence, *content))
 
-    def _sent(self) -> list[Message]:
-        out, self._out = self._out, []
-        return out
+    def _take_outbox(self) -> list[Message]:
+        messages, self._outbox = self._outbox, []
+        return messages
 
-    # -- listening -----------------------------------------------------------------------------------------------------
+    # -- receiving -----------------------------------------------------------------------------------------------------
 
     def receive(self, message: Message) -> list[Message]:
-        """Take what the coordinator sent; returns what to send."""
-        m.must_be_message(message)
+        """Take a message of the coordinator; returns the messages to send.
+
+        Parameters
+        ----------
+        message
+            A decoded message for this site. One that its coordinator could not have sent raises ``InputError``.
+        """
+        m.check_is_message(message)
         if message.site != self.number:
-            raise InputError(f"a message for site {message.site} came to site {self.number}; carry it there")
+            raise InputError(f"a message for site {message.site} came to site {self.number}", remedy="carry it there")
         if self.state == State.LEFT:
             self.ignored += 1
             return []
-        self._check(message)
+        self._validate(message)
         for ready in self._inbox.take(message):
-            self._hear(ready)
-        return self._sent()
+            self._handle(ready)
+        return self._take_outbox()
 
-    def _check(self, message: Message) -> None:
-        """Refuse what this site's coordinator would not say."""
+    def _validate(self, message: Message) -> None:
+        """Raise ``InputError`` for messages that this site's coordinator could not have sent."""
+        name = type(message).__name__
         if not message.to_site:
-            raise InputError(f"a {type(message).__name__}, which only coordinators understand, came to a site")
-        if isinstance(message, m.KeyCountRequest | m.KeyLimits):
-            fits = self._items is not None
-        elif isinstance(message, m.Reference):
-            fits = len(message.limits) == len(self._guards) and all(
-                limits.start.size == guard.starts and limits.zones.size == zone_size(*self.monitor.about(i), limits.sides)
-                for i, (guard, limits) in enumerate(zip(self._guards, message.limits, strict=True))
-            )
-        elif isinstance(message, m.QueryMessage):
-            fits = message.query < len(self._guards) and self._guards[message.query].understands(message)
-        else:
-            fits = isinstance(message, m.UpdateRequest)
+            raise InputError(f"a {name} came to site {self.number}", remedy="carry it to the coordinator")
+        match message:
+            case m.KeyCountRequest() | m.KeyLimits():
+                fits = self._frequent is not None
+            case m.Reference():
+                fits = len(message.limits) == len(self._guards) and all(map(Guard.fits, self._guards, message.limits))
+            case m.QueryMessage():
+                fits = message.query < len(self._guards) and self._guards[message.query].accepts(message)
+            case _:
+                fits = isinstance(message, m.UpdateRequest)
         if not fits:
             raise InputError(
-                f"a {type(message).__name__} for another monitor than that of site {self.number}; build all from one Monitor(…)"
+                f"a {name} for another monitor than that of site {self.number}", remedy="build all from one Monitor(…)"
             )
 
-    def _hear(self, message: Message) -> None:
-        if isinstance(message, m.Reference):
-            self._begin(message)
-        elif isinstance(message, m.KeyCountRequest | m.KeyLimits):
-            self._hear_of_item(message)
-            return
-        elif isinstance(message, m.EpochMessage) and (message.epoch != self._epoch or self.state == State.JOINING):
-            self.ignored += 1
-        elif isinstance(message, m.UpdateRequest):
-            self._tell()
-            self.state, self._reported = State.WAITING, True
-        elif isinstance(message, m.QueryMessage):
-            self._hear_about(message, self._guards[message.query])
-        self._look()
+    def _handle(self, message: Message) -> None:
+        match message:
+            case m.Reference():
+                self._begin_epoch(message)
+            case m.KeyCountRequest() | m.KeyLimits():
+                assert self._frequent is not None  # as ``_validate`` has checked
+                self._frequent.receive(message)
+                self._check_keys()
+                return
+            case m.EpochMessage() if message.epoch != self._epoch or self.state == State.JOINING:
+                self.ignored += 1
+            case m.UpdateRequest():
+                self.send_update()
+                self.state, self.has_reported = State.WAITING, True
+            case m.QueryMessage():
+                self._guards[message.query].receive(message, self)
+        self._check_guards()
 
-    def _begin(self, message: m.Reference) -> None:
-        self._epoch, self._reported = message.epoch, False
-        self._watch()
-        for number, (guard, limits) in enumerate(zip(self._guards, message.limits, strict=True)):
-            guard.begin(region_of(*self.monitor.about(number), limits), limits)
-        if self._items is not None:
-            self._items.cap = message.cap
-            drift = self.drifts[self._watched]
-            assert isinstance(drift, WindowDrift)
-            for item, count, key in self._items.recall(drift):
-                self._send(m.KeyCount, item, count, key, self._elapsed())
-            self._look_at_items()
+    def _begin_epoch(self, message: m.Reference) -> None:
+        self._epoch = message.epoch
+        self.resume(has_reported=False)
+        for guard, limits in zip(self._guards, message.limits, strict=True):
+            guard.begin(limits)
+        if self._frequent is not None:
+            self._frequent.begin_epoch(message.cap)
+            self._check_keys()
 
-    def _hear_of_item(self, message: m.KeyCountRequest | m.KeyLimits) -> None:
-        guard, drift = self._items, self.drifts[self._watched]
-        assert guard is not None
-        assert isinstance(drift, WindowDrift)
-        if isinstance(message, m.KeyLimits):
-            guard.set(message, drift)
-        else:
-            count = guard.count(drift, item := m.hash_of(message.key), message.key)
-            if count is not None:
-                self._send(m.KeyCount, item, count, None, self._elapsed())
-        self._look_at_items()
+    def resume(self, has_reported: bool) -> None:
+        """Stop waiting; ``has_reported``: whether the answer to a drift report is still missing."""
+        self.state, self.has_reported = State.WATCHING, has_reported
+        self._updates.stop_waiting()
 
-    def _hear_about(self, message: m.QueryMessage, guard: Guard) -> None:
-        if isinstance(message, m.DriftRequest):
-            if not self._reported:  # else what was said is on its way, and holds
-                self._report(message.query, message.subround)
-        elif isinstance(guard, FunctionalGuard):
-            if isinstance(message, m.Quantum):
-                guard.step(float(message.numbers[0]), self._pressure)
-                guard.subround = message.subround
-                self._watch()
-            elif not self._reported:
-                self._say_pressure(message.query, message.subround, guard)
-        elif isinstance(guard, GeometricGuard) and isinstance(message, m.Balance):
-            guard.balance(message.numbers.reshape(guard.said.shape), message.is_all)
-            guard.subround = message.subround
-            self._reported = False
-            self._watch()
+    # -- bytes -----------------------------------------------------------------------------------------------------------
 
-    def _watch(self) -> None:
-        """Wait no longer."""
-        self.state, self._calls, self._shown = State.WATCHING, 0, None
+    def to_bytes(self) -> bytes:
+        """The state of the site between two calls; ``Monitor.restore`` makes a site of it that continues identically.
 
-    def _must_be_here(self) -> None:
-        if self.state == State.LEFT:
-            raise InputError(f"site {self.number} has left; make a new one with Monitor.site")
+        Messages that earlier calls returned are not in it: carry them first, or store them, too.
 
+        >>> from lately.monitor import FastAms, Monitor, SelfJoin
+        >>> monitor = Monitor(FastAms(eps=0.1, delta=0.1), SelfJoin(theta=0.2))
+        >>> site = monitor.site(1)
+        >>> messages = site.update(["a", "b"])
+        >>> monitor.restore(site.to_bytes())
+        Site(1, joining, late=0)
+        """
+        return state_bytes(SITE_FAMILY, self.monitor, self.write)
 
-def _shorter(keys: tuple[Hashes, Counts], numbers: Counts) -> m.Change:
-    """The keys that came, or the numbers that they changed, whatever takes fewer bytes."""
-    if keys[0].size < numbers.size // 64:  # sparse numbers take more: an entry in every row
-        return keys
-    if 8 * keys[0].size > 4 * numbers.size:
-        return numbers
-    verbatim, sketched = m.SketchUpdate(0, 0, 0, (keys,)).nbytes, m.SketchUpdate(0, 0, 0, (numbers,)).nbytes
-    return keys if verbatim < sketched else numbers
+    def write(self, out: Writer) -> None:
+        """Write all fields; number and birth come first."""
+        out.varint(self.number)
+        out.u64(self.birth)
+        write_enum(out, self.state)
+        out.u8(self.has_reported)
+        out.f64(self.reported_safe_function)
+        for number in (self._epoch, self._sequence, self._streams.arrivals, self.late, self.ignored):
+            out.varint(number)
+        self._streams.write_clocks(out)
+        out.i64(self._sent_clock)
+        self._updates.write(out)
+        self._inbox.write(out)
+        write_messages(out, self._outbox)
+        self._streams.write_drifts(out)
+        for guard in self._guards:
+            guard.write(out)
+        if self._frequent is not None:
+            self._frequent.write(out)
+
+    def read(self, source: Reader) -> None:
+        """Read what ``write`` wrote after number and birth, into a new site."""
+        is_old = is_version_1(source)  # which had no clocks
+        self.state = read_enum(source, State)
+        self.has_reported, self.reported_safe_function = bool(source.choice(0, 1)), source.f64()
+        source.check(math.isfinite(self.reported_safe_function), "a safe function that is not finite")
+        self._epoch, self._sequence, self._streams.arrivals, self._streams.late, self.ignored = (
+            source.varint() for _ in range(5)
+        )
+        self._streams.read_clocks(source, is_old)
+        if not is_old:
+            self._sent_clock = source.within(source.i64(), -(2**62), 2**62)
+            self._updates.read(source)
+        check_early_messages(source, self._inbox.read(source), self._validate, self.number)
+        self._outbox = read_messages(source)
+        self._streams.read_drifts(source)
+        for guard in self._guards:
+            guard.read(source)
+        if self._frequent is not None:
+            self._frequent.read(source, is_old)
+            if self.state != State.JOINING:  # before, there are no limits
+                self._frequent.apply()

@@ -1,4 +1,4 @@
-"""What sites sketch their streams with: ECM-sketches over a window, or Fast-AMS, over a window or over all that ever came."""
+"""What sites sketch their streams with: ECM-sketches over a window, or Fast-AMS sketches, with or without a window."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -12,9 +12,23 @@ from lately.monitor.layout import Layout
 
 @dataclass(frozen=True)
 class Ecm:
-    """ECM-sketches (ECM-15 §6): estimates are minima over rows, off by ``eps`` of all pairs of arrivals, likely 1 - ``delta``.
+    """ECM-sketches (ECM-15 §6): estimates are minima over rows, and the window is one of time.
 
-    A monitor's theta comes on top of eps. ``seed`` chooses the hash functions; a ``Monitor`` draws a secret one if it is None.
+    A self-join or join is off by at most ``eps`` times all pairs of arrivals, with probability 1 - ``delta``. A monitor's theta
+    is in addition to eps.
+
+    Parameters
+    ----------
+    window
+        The window: a duration such as "1h", or a number of ticks.
+    eps
+        The error, as a share of all pairs of arrivals, between 0 and 1.
+    delta
+        The probability that a larger error occurs, between 0 and 1.
+    tick
+        The time resolution, such as "1s"; chosen from the window by default.
+    seed
+        The seed of the hash functions; by default the ``Monitor`` draws a secret one.
 
     >>> Ecm(window="1h", eps=0.1, delta=0.1).layout().size
     90
@@ -35,23 +49,35 @@ class Ecm:
         _window_of(self.window, self.tick)
 
     def layout(self) -> Layout:
-        """How a stream is laid out."""
+        """The layout of a stream."""
         eps_cm, eps_sw = plan.split(self.eps, "inner")
         width, depth = plan.count_min_size(eps_cm, self.delta)
         return Layout(depth, width, _word(self.seed), False, _window_of(self.window, self.tick), eps_sw)
 
     def counter(self) -> Layout:
-        """How what a query names beforehand is laid out: one counter of its own."""
+        """The layout of a query with its own counter."""
         return Layout(1, 1, _word(self.seed), False, _window_of(self.window, self.tick), self.eps)
 
 
 @dataclass(frozen=True)
 class FastAms:
-    """Fast-AMS sketches (GM-AMS): estimates are medians over rows. Without a ``window`` counts may also be negative.
+    """Fast-AMS sketches (GM-AMS): estimates are medians over rows. Without a window counts may be negative.
 
-    A monitor's theta includes eps, and must be larger. With a window half of eps is for the counters, whose error is a share
-    of what collides too, as in a ``WindowedAmsSketch``. ``seed`` chooses the hash functions; a ``Monitor`` draws a secret one
-    if it is None.
+    A monitor's theta includes eps and must be larger. With a window half of eps is for the counters, whose error includes a
+    share of what collides, as in a ``WindowedAmsSketch``.
+
+    Parameters
+    ----------
+    eps
+        The error, as a share of the norms of the streams, between 0 and 1.
+    delta
+        The probability that a larger error occurs, between 0 and 1.
+    window
+        The window: a duration such as "1h", or a number of ticks; by default the whole stream.
+    tick
+        The time resolution, such as "1s"; chosen from the window by default.
+    seed
+        The seed of the hash functions; by default the ``Monitor`` draws a secret one.
 
     >>> FastAms(eps=0.1, delta=0.01).layout().rows
     5
@@ -73,7 +99,7 @@ class FastAms:
             _window_of(self.window, self.tick)
 
     def layout(self) -> Layout:
-        """How a stream is laid out."""
+        """The layout of a stream."""
         if self.window is None:
             width, depth = plan.ams_size(self.eps, self.delta)
             return Layout(depth, width, _word(self.seed), True)
@@ -91,7 +117,7 @@ def _check_seed(seed: int | None) -> None:
 
 
 def _word(seed: int | None) -> int:
-    """The seed, or any number where none has been drawn yet: a monitor draws one before it lays out streams."""
+    """The seed, or 0 before a monitor has drawn one, which it does before it lays out streams."""
     return 0 if seed is None else int(seed)
 
 
@@ -99,6 +125,7 @@ def _window_of(window: Any, tick: Any) -> Window:
     shape = Window.of(window, tick)
     if shape.kind == "arrivals":
         raise ParameterError(
-            f"window={window!r}: which arrivals are the last ones over all sites no site can tell; give a window of time"
+            f"window={window!r}: no site can know which arrivals are the last ones over all sites",
+            remedy="give a window of time",
         )
     return shape
