@@ -52,7 +52,7 @@ def test_a_carrier_that_lost_one_is_told_which():
     inbox = Inbox()
     for number in range(2, MOST_EARLY + 2):
         assert inbox.take(Message(7, number)) == []
-    with pytest.raises(lt.InputError, match=r"10,000 messages of site 7 wait for its message 1, which never came; deliver"):
+    with pytest.raises(lt.InputError, match=r"10,000 messages of site 7 wait for its message 1, which never arrived; deliver"):
         inbox.take(Message(7, MOST_EARLY + 2))
     assert inbox.waiting == MOST_EARLY
     # those that wait already may come again

@@ -404,7 +404,7 @@ def test_a_message_of_a_site_that_has_not_joined():
     ids=lambda message: type(message).__name__,
 )
 def test_what_only_coordinators_understand(message):
-    refused(started().sites[1], message, lt.InputError, f"{type(message).__name__}.* came to a site")
+    refused(started().sites[1], message, lt.InputError, f"{type(message).__name__}.* came to site 1; carry it to the coordinator")
 
 
 @pytest.mark.parametrize(
@@ -499,12 +499,12 @@ def test_a_query_that_is_not():
 # -- events that are refused ----------------------------------------------------------------------------------------------
 
 BAD = {
-    "empty": (AMS, {"keys": []}, "an empty column; skip the call"),
+    "empty": (AMS, {"keys": []}, "an empty column of keys; skip the call"),
     "nulls": (AMS, {"keys": ["a", None]}, "None|null"),
     "counts of others": (AMS, {"keys": ["a", "b"], "counts": [1, 2, 3]}, "3 counts for 2 keys"),
     "broken counts": (AMS, {"keys": ["a"], "counts": [1.5]}, r"counts has the value 1\.5"),
     "huge counts": (AMS, {"keys": ["a", "b"], "counts": [2**61, 2**61]}, r"more than 2\*\*62"),
-    "times": (AMS, {"keys": ["a"], "times": 5}, "times given to a monitor without a window; leave them out"),
+    "times": (AMS, {"keys": ["a"], "times": 5}, "times for a monitor without a window; leave them out"),
     "stream": (AMS, {"keys": ["a"], "stream": "b"}, "no stream 'b'; the monitor has ''"),
     "negative counts": (ECM, {"keys": ["a"], "times": 5, "counts": [-1]}, "counts has the value -1"),
     "times of others": (ECM, {"keys": ["a", "b"], "times": [1, 2, 3]}, "2 keys but 3 times"),
