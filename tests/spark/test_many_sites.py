@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from pipelines import START, add_file, content, last_answers, micros, table
 
-from lately.pipeline.state_versions import unpacked
+from lately.pipeline.task_payload import unpacked
 from lately.spark import micro_batch
 from lately.spark.pipeline import Pipeline
 

@@ -7,7 +7,8 @@ from growth import allocated, instructions
 from pipelines import content
 
 from lately.pipeline.site_assignment import SiteAssignment, site_number
-from lately.pipeline.state_versions import SiteRecord, StateVersion, StateVersions, with_places
+from lately.pipeline.site_record import SiteRecord
+from lately.pipeline.state_versions import StateVersion, StateVersions, with_places
 from lately.spark.bundles import bundle
 from lately.spark.micro_batch import pack_site_states
 from lately.spark.partial_answers import combine_answers, partial_answers

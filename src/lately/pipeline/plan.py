@@ -15,12 +15,12 @@ from lately.core.durations import Window
 from lately.core.errors import ParameterError
 from lately.exact.windows import Windows
 from lately.monitor.monitor import Monitor
+from lately.pipeline.compatibility import CHANGE_BACK, exact_record, monitor_notes, monitor_record, query_notes
 from lately.pipeline.sketch_recipe import SketchRecipe
 from lately.sketches.hashing import DEFAULT_SEED
 
 #: Each filter is one bit of an int64 column.
 MAX_FILTERS = 62
-_CHANGE_BACK = "start over with another [run] checkpoint, or change it back"
 
 
 @dataclass(frozen=True)
@@ -267,8 +267,8 @@ class PipelinePlan:
             "value": columns.value,
             "seed": self.seed,
             "queries": {binding.query.name: list(binding.spec_names) for binding in self.bindings},
-            "exact": {query.name: _exact_record(query) for query in self.config.queries if isinstance(query, Exact)},
-            "monitors": {spec.settings.name: _monitor_record(spec.settings) for spec in self.monitors},
+            "exact": {query.name: exact_record(query) for query in self.config.queries if isinstance(query, Exact)},
+            "monitors": {spec.settings.name: monitor_record(spec.settings) for spec in self.monitors},
         }
 
     def check_compatible(self, earlier: dict[str, Any]) -> list[str]:
@@ -286,13 +286,13 @@ class PipelinePlan:
             if current["base"][name] != value:
                 raise ParameterError(
                     f"{name} is {current['base'][name]!r} and was {value!r} when the state was written, which depends on it",
-                    remedy=_CHANGE_BACK,
+                    remedy=CHANGE_BACK,
                 )
         if current["value"] != earlier["value"] and earlier["value"] is not None and self.value_queries:
-            raise ParameterError(f"columns.value is {current['value']!r} and was {earlier['value']!r}", remedy=_CHANGE_BACK)
+            raise ParameterError(f"columns.value is {current['value']!r} and was {earlier['value']!r}", remedy=CHANGE_BACK)
         return [
-            *_query_notes(current, earlier),
-            *_monitor_notes(current["monitors"], earlier["monitors"]),
+            *query_notes(current, earlier),
+            *monitor_notes(current["monitors"], earlier["monitors"]),
             *(
                 f"query {name!r} is gone; the state that only it needed is dropped"
                 for name in earlier["queries"]
@@ -376,46 +376,7 @@ def _by_filter(queries: Sequence[Exact]) -> list[Exact]:
     return sorted(queries, key=lambda query: order.index(query.where))
 
 
-def _query_notes(current: dict[str, Any], earlier: dict[str, Any]) -> list[str]:
-    notes = []
-    known = {name for names in earlier["queries"].values() for name in names}
-    for name, spec_names in current["queries"].items():
-        before = earlier["queries"].get(name)
-        if before is not None and before != spec_names:
-            raise ParameterError(
-                f"the query {name!r} needs {' and '.join(spec_names)}; its state has {' and '.join(before)}",
-                remedy="give the query another name to start it empty, or change it back",
-            )
-        if before is None:
-            has_state = all(spec in known for spec in spec_names) and name not in current["exact"]
-            notes.append(f"query {name!r} is new and " + ("uses existing state" if has_state else "counts from now on"))
-    for name, record in current["exact"].items():
-        if earlier["exact"].get(name, record) != record:
-            raise ParameterError(
-                f"the exact query {name!r} has changed", remedy="give it another name to start it empty, or change it back"
-            )
-    return notes
-
-
-def _monitor_notes(current: dict[str, Any], earlier: dict[str, Any]) -> list[str]:
-    for name, record in current.items():
-        if earlier.get(name, record) != record:
-            raise ParameterError(
-                f"the monitor {name!r} has changed", remedy="give it another name to start it empty, or change it back"
-            )
-    return [f"monitor {name!r} is new and starts now" for name in current if name not in earlier]
-
-
 def _spec_name(kind: str, options: dict[str, Any], where: str | None) -> str:
     """A name that describes kind, options and filter."""
     described = " ".join(f"{name}={json.dumps(value)}" for name, value in sorted(options.items()) if value is not None)
     return " ".join(part for part in (kind, described, f"where {where}" if where else "") if part)
-
-
-def _monitor_record(settings: MonitorTable) -> dict[str, Any]:
-    """A monitor as its file has it, without ``below`` where it is not given: states of older versions do not have it."""
-    return settings.model_dump(mode="json", exclude={"below"} if settings.below is None else None)
-
-
-def _exact_record(query: Exact) -> dict[str, Any]:
-    return query.model_dump(mode="json", exclude={"name", "by"})

@@ -11,9 +11,8 @@ part with many dead bytes are copied into a new part, which bounds the dead byte
 """
 
 import json
-import pickle
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,6 +21,7 @@ from pyarrow import fs
 
 from lately.core.errors import FormatError, InputError, LeaseError
 from lately.core.paths import filesystem_of, write_new, write_whole
+from lately.pipeline.site_record import SiteRecord
 from lately.sketches.hashing import DEFAULT_SEED
 
 #: Versions that are kept: the newest, which the next batch reads, and two more.
@@ -38,54 +38,6 @@ _RESTORE = f"restore it, or {_START_OVER}"
 #: Where a blob is: part, offset, length.
 Place = tuple[str, int, int]
 Places = dict[str, Mapping[str, Place]]
-
-
-@dataclass(frozen=True)
-class SiteRecord:
-    """What happened to the rows of a site since the state began.
-
-    Parameters
-    ----------
-    counted, late, rejected
-        Numbers of rows.
-    ahead
-        How many of the rejected rows had a time far ahead of the site's other rows.
-    seen
-        The start of the last batch with a counted row of the site, in microseconds since 1970; None if there was none.
-    ahead_seen
-        The start of the last batch with a row that was ahead, in microseconds since 1970; None if there was none.
-    gap
-        The longest gap between its rows, in ticks; it decays, so that old gaps are forgotten.
-    """
-
-    counted: int = 0
-    late: int = 0
-    rejected: int = 0
-    ahead: int = 0
-    seen: int | None = None
-    ahead_seen: int | None = None
-    gap: float = 0.0
-
-    def after(self, rows: Sequence[float], began: int) -> "SiteRecord":
-        """Return the record after a batch with rows of the site.
-
-        Parameters
-        ----------
-        rows
-            Numbers of rows that were counted, late, rejected and ahead, and the gap.
-        began
-            The start of the batch, in microseconds since 1970.
-        """
-        counted, late, rejected, ahead = (int(number) for number in rows[:4])
-        return SiteRecord(
-            self.counted + counted,
-            self.late + late,
-            self.rejected + rejected,
-            self.ahead + ahead,
-            began if counted else self.seen,
-            began if ahead else self.ahead_seen,
-            float(rows[4]) or self.gap,
-        )
 
 
 @dataclass(frozen=True)
@@ -418,16 +370,6 @@ def _json_fields(version: StateVersion) -> dict[str, Any]:
 
 def _with(version: StateVersion, **changes: Any) -> StateVersion:
     return StateVersion(**{name: getattr(version, name) for name in version.__dataclass_fields__} | changes)
-
-
-def packed(content: Any) -> bytes:
-    """Serialize what one task needs to know about its sites. Every task gets that of all tasks, and reads only its own."""
-    return pickle.dumps(content, protocol=pickle.HIGHEST_PROTOCOL)
-
-
-def unpacked(content: bytes) -> Any:
-    """Return what ``packed`` was given."""
-    return pickle.loads(content)
 
 
 def with_places(earlier: Places, changed: Mapping[str, Mapping[str, Place]], names: set[str]) -> Places:

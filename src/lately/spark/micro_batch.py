@@ -18,7 +18,9 @@ from lately.core.times import instant_of
 from lately.pipeline.batch_report import BatchReport
 from lately.pipeline.plan import PipelinePlan
 from lately.pipeline.site_assignment import SiteAssignment
-from lately.pipeline.state_versions import SiteRecord, StateVersion, StateVersions, packed, with_places
+from lately.pipeline.site_record import SiteRecord
+from lately.pipeline.state_versions import StateVersion, StateVersions, with_places
+from lately.pipeline.task_payload import packed
 from lately.pipeline.task_report import REPORT, TaskReport, all_reasons
 from lately.spark.ahead_rows import write_ahead
 from lately.spark.arrow_types import arrow_schema

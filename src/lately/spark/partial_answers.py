@@ -21,7 +21,8 @@ from lately.core.errors import RangeError
 from lately.core.times import instant_of
 from lately.ingest.windowed import merge
 from lately.pipeline.plan import PipelinePlan, QueryBinding, SketchSpec, StateSpec, WindowsSpec
-from lately.pipeline.state_versions import StateVersions, unpacked
+from lately.pipeline.state_versions import StateVersions
+from lately.pipeline.task_payload import unpacked
 from lately.sketches.extracts import Extract, ExtractSum, extract, view_of
 from lately.spark.sites import each_site
 

@@ -21,7 +21,8 @@ from lately.monitor.coordinator import Coordinator
 from lately.monitor.messages import Message, decode
 from lately.pipeline.plan import MonitorSpec, PipelinePlan
 from lately.pipeline.site_assignment import site_number
-from lately.pipeline.state_versions import Place, StateVersion, StateVersions, packed, unpacked
+from lately.pipeline.state_versions import Place, StateVersion, StateVersions
+from lately.pipeline.task_payload import packed, unpacked
 from lately.pipeline.task_report import REPORT, TaskReport
 from lately.spark.partial_answers import Row, as_text
 from lately.spark.sites import load_sites, remember

@@ -19,7 +19,8 @@ from lately.core.errors import LatelyError
 from lately.core.times import instant_of
 from lately.pipeline.fence import Fence
 from lately.pipeline.plan import MonitorSpec, PipelinePlan, StateSpec, WindowsSpec
-from lately.pipeline.state_versions import Places, StateVersions, unpacked
+from lately.pipeline.state_versions import Places, StateVersions
+from lately.pipeline.task_payload import unpacked
 from lately.pipeline.task_report import TaskReport
 from lately.spark.ahead import AHEAD, IN_THE_FUTURE, SiteClock
 from lately.spark.block import Block
