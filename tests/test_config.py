@@ -371,7 +371,7 @@ run.spark = 3
     ),
     "quantiles of nothing": (
         asking('kind = "quantiles"', "lo = 3", "hi = 2", "resolution = 1").replace('"url"', '"url"\nvalue = "ms"'),
-        ["14: queries[0]: lo=3, hi=2, resolution=1: give lo < hi and a resolution between them"],
+        ["14: queries[0]: lo=3, hi=2, resolution=1; give lo < hi and a resolution of at most hi - lo"],
     ),
     "a sketch too large": (
         asking('kind = "self-join"', "eps = 0.000000002"),

@@ -139,7 +139,7 @@ def test_whole_numbers_are_taken_from_any_column():
         (lambda s: s.rank(1000), lt.RangeError, "the key 1000 lies outside"),
         (lambda s: s.rank([1, 2]), lt.InputError, "."),
         (lambda s: s.rank(2**70), lt.LatelyError, "."),
-        (lambda s: s.quantile(1.1), lt.ParameterError, "q=1.1: give a share from 0 to 1"),
+        (lambda s: s.quantile(1.1), lt.ParameterError, "q=1.1; give a share from 0 to 1"),
         (lambda s: s.quantile(-0.1), lt.ParameterError, "q=-0.1"),
         (lambda s: s.quantile(float("nan")), lt.ParameterError, "q=nan"),
         (lambda s: s.quantile(None), lt.ParameterError, "q=None"),

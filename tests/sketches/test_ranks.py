@@ -40,7 +40,7 @@ def true_quantile(values, q):
 
 def could_pass(part, level_number, node, before, target, which):
     """Every key in which, and in all nodes above which, the rank could pass the target: nothing is left out."""
-    level = part._plan.levels[level_number]
+    level = part._layout.levels[level_number]
     children = range(level.nodes) if level_number == 0 else range(node * FAN, min((node + 1) * FAN, level.nodes))
     starts = [rows.copy() for rows in before]  # of each suffix, what every row counts left of the child
     keys = []
@@ -62,7 +62,7 @@ def could_pass(part, level_number, node, before, target, which):
 
 
 def outermost_keys(part, target, which):
-    nothing = [np.zeros(part._plan.depth) for _ in part._parts]
+    nothing = [np.zeros(part._layout.depth) for _ in part._parts]
     return could_pass(part, 0, 0, nothing, target, which)
 
 

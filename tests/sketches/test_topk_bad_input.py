@@ -16,8 +16,8 @@ def build(**options):
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"phi": None}, "k=None and phi=None: give one of them"),
-        ({"k": 5}, "k=5 and phi=0.1: give one of them"),
+        ({"phi": None}, "k=None and phi=None; give one of them"),
+        ({"k": 5}, "k=5 and phi=0.1; give one of them"),
         ({"phi": None, "k": 0}, "k=0 is not an integer from 1 to 1,000,000"),
         ({"phi": None, "k": -3}, "k=-3 is not an integer"),
         ({"phi": None, "k": 1_000_001}, "k=1000001 is not an integer"),

@@ -1,11 +1,11 @@
-"""AMS sketches (Alon, Matias & Szegedy; Fast-AMS: Cormode & Garofalakis): joins of streams that add and take away.
+"""AMS sketches (Alon, Matias & Szegedy; Fast-AMS: Cormode & Garofalakis): joins of streams with insertions and deletions.
 
 A cell adds up counts, each with the random sign of its key, so that what different keys add cancels out on average:
 
-    AmsSketch       every key is in every cell of a row    a row says the mean of the products of two sketches' cells
-    FastAmsSketch   every key is in one cell of a row      a row says their sum
+    AmsSketch       every key is in every cell of a row    a row estimates the mean of the products of two sketches' cells
+    FastAmsSketch   every key is in one cell of a row      a row estimates their sum
 
-With frequencies a and b and signs s that are 4-wise independent, a row says a·b + Σ_{i≠j} a_i·b_j·s_i·s_j·[i and j meet]
+With frequencies a and b and signs s that are 4-wise independent, a row estimates a·b + Σ_{i≠j} a_i·b_j·s_i·s_j·[i and j meet]
 (AMS: the mean of width such sums, where all meet). That is a·b on average, and in Fast-AMS, where two keys meet with a
 probability of 1/width, its variance is
 
@@ -41,13 +41,13 @@ from lately.sketches.tally import tally
 
 Table = NDArray[np.int64]
 
-#: More of them no longer fit into 32 bits with their signs.
+#: The most cells: the number of a cell and a sign must fit in 32 bits.
 MOST_CELLS = 2**31
 
 #: Bits of a polynomial's value, each of which is a sign.
 SIGNS = 61
 
-_RANGE = 2**20  # keys of a range that are made at a time
+_RANGE = 2**20  # keys of a range that are generated at a time
 
 
 @kernel
@@ -83,7 +83,7 @@ def _written_out(keys: range) -> Ints:
 
 
 class LinearSketch(ABC):
-    """Base of both: a table of signed sums, to which counts are added and from which they are taken."""
+    """Base of both: a table of signed sums, to which counts are added or from which they are subtracted."""
 
     FAMILY: ClassVar[int]
 
@@ -92,7 +92,7 @@ class LinearSketch(ABC):
         check_probability("delta", delta)
         width, depth = plan.ams_size(eps, delta)
         if width * depth > MOST_CELLS:
-            raise ParameterError(f"eps={eps!r}, delta={delta!r} need {width * depth:,} cells; give a larger eps")
+            raise ParameterError(f"eps={eps!r}, delta={delta!r} need {width * depth:,} cells", remedy="give a larger eps")
         self._begin(width, depth, eps, delta, check_word("seed", seed), np.zeros(width * depth, np.int64))
 
     def _begin(self, width: int, depth: int, eps: float, delta: float, seed: int, table: Table) -> Self:
@@ -104,17 +104,17 @@ class LinearSketch(ABC):
 
     @classmethod
     def _of(cls, width: int, depth: int, eps: float, delta: float, seed: int, table: Table, total: int, weight: int) -> Self:
-        """One with this table, of counts that add up to ``total``, and without their signs to ``weight``."""
-        made = object.__new__(cls)._begin(width, depth, eps, delta, seed, table)
-        made._total, made._weight = total, weight
-        return made
+        """A sketch with this table, of counts that add up to ``total``, and to ``weight`` without their signs."""
+        sketch = object.__new__(cls)._begin(width, depth, eps, delta, seed, table)
+        sketch._total, sketch._weight = total, weight
+        return sketch
 
     def _like(self, table: Table, total: int, weight: int) -> Self:
         return self._of(self.width, self.depth, self.eps, self.delta, self.seed, table, total, weight)
 
     @abstractmethod
     def _polynomials(self) -> Hashes:
-        """The coefficients of its hash functions."""
+        """The coefficients of the hash functions."""
 
     @abstractmethod
     def _add(self, hashes: Hashes, cells: Cells, counts: Counts) -> None:
@@ -122,7 +122,7 @@ class LinearSketch(ABC):
 
     @abstractmethod
     def _products(self, other: Self) -> NDArray[np.float64]:
-        """What each row says of the inner product."""
+        """The inner product as each row estimates it."""
 
     # -- what it is made of --------------------------------------------------------------------------------------------
 
@@ -137,7 +137,7 @@ class LinearSketch(ABC):
 
     @property
     def weight(self) -> int:
-        """The sum of all counts without their signs, 2**62 at the most: no cell can hold more."""
+        """The sum of the absolute values of all counts, at most 2**62: no cell can hold more."""
         return self._weight
 
     @property
@@ -154,16 +154,18 @@ class LinearSketch(ABC):
     # -- write ---------------------------------------------------------------------------------------------------------
 
     def update(self, keys: Any, *, counts: Any = None) -> None:
-        """Add a column of keys, ``counts`` times each; negative counts take away. A scalar is a column of one."""
+        """Add a column of keys, ``counts`` times each; negative counts are subtracted."""
         column = key_column(keys)
         if len(column) == 0:
-            raise InputError("an empty column; skip the call")
+            raise InputError("an empty column", remedy="skip the call")
         self._take(column, signed_counts(counts, len(column)))
 
     def _take(self, keys: Keys, counts: Ints | None) -> None:
         weight = len(keys) if counts is None else int(np.abs(counts).sum())
         if self._weight + weight > MAX_COUNT:
-            raise InputError(f"{self._weight + weight:,} added and taken away in all, more than 2**62; scale the counts down")
+            raise InputError(
+                f"{self._weight + weight:,} added and subtracted in total, more than 2**62", remedy="scale the counts down"
+            )
         for start in range(0, len(keys), BLOCK):
             hashes, cells = scratch(min(BLOCK, len(keys) - start))
             hashes.fill(SEED)
@@ -183,7 +185,7 @@ class LinearSketch(ABC):
         """The sum over all keys of the product of their frequencies in two streams, within eps·|a||b| of it.
 
         |a| and |b| are the roots of the second moments. The bounds estimate these too, and all three estimates are right
-        with probability 1 - 3·delta (the union bound), so that is how sure they are; the value is with 1 - delta.
+        with probability 1 - 3·delta (the union bound), which is their confidence; that of the value is 1 - delta.
         """
         self._must_agree(other)
         norms = math.sqrt(self.self_join().high * other.self_join().high)
@@ -192,8 +194,8 @@ class LinearSketch(ABC):
     def range_sum(self, keys: Any, *, weights: Any = None) -> Estimate:
         """The sum of the frequencies of these keys, times whole ``weights``; within eps·|a||b| of it, b being the weights.
 
-        |b| is known and only |a| estimated, so the bounds hold with probability 1 - 2·delta. A ``range`` may be long: it
-        is never written out. Who asks for the same keys again may keep their sketch and ask for the ``inner_product``.
+        |b| is known and only |a| estimated, so the bounds hold with probability 1 - 2·delta. To ask for the same keys
+        repeatedly, keep a sketch of them and take the ``inner_product``.
 
         >>> sketch = FastAmsSketch(eps=0.1, delta=0.01)
         >>> sketch.update([3, 40, 500], counts=[7, 2, 1])
@@ -217,7 +219,7 @@ class LinearSketch(ABC):
             return vector, float(len(keys))
         column = key_column(keys)
         if len(column) == 0:
-            raise InputError("a sum over no keys; give at least one")
+            raise InputError("a sum over no keys", remedy="give at least one")
         counts = signed_counts(weights, len(column), "weights")
         hashes, sums, _ = tally(all_hashes(column), np.ones(len(column), np.int64) if counts is None else counts)
         vector._take(HashedKeys(hashes), sums)
@@ -228,18 +230,18 @@ class LinearSketch(ABC):
     def _must_agree(self, other: Any) -> None:
         if type(other) is not type(self):
             names = f"{type(self).__name__} and {type(other).__name__}"
-            raise MergeError(f"{names} do not go together; give two of a kind")
+            raise MergeError(f"{names} cannot be combined", remedy="give two of one class")
         for name in ("eps", "delta", "width", "depth", "seed"):
-            mine, its = getattr(self, name), getattr(other, name)
-            if mine != its:
-                raise MergeError(f"two sketches differ in {name}: {mine} and {its}; build them alike")
+            left, right = getattr(self, name), getattr(other, name)
+            if left != right:
+                raise MergeError(f"two sketches differ in {name}: {left} and {right}", remedy="build them alike")
 
     def _merge(self, others: Sequence[Self], sign: int = 1) -> Self:
         for other in others:
             self._must_agree(other)
         weight = self._weight + sum(other._weight for other in others)
         if weight > MAX_COUNT:
-            raise MergeError(f"{weight:,} added and taken away in all, more than 2**62; scale the counts down")
+            raise MergeError(f"{weight:,} added and subtracted in total, more than 2**62", remedy="scale the counts down")
         table, total = self._table.copy(), self._total
         for other in others:
             table += sign * other._table
@@ -250,7 +252,7 @@ class LinearSketch(ABC):
         return self._merge([other])
 
     def __sub__(self, other: Self) -> Self:
-        """What one stream has more than another, key by key."""
+        """The difference of two streams, key by key."""
         return self._merge([other], -1)
 
     def copy(self) -> Self:
@@ -285,11 +287,11 @@ class LinearSketch(ABC):
         source.fits(8 * width * depth)
         table = source.integers(-weight, weight)
         source.check(table.size == width * depth, "cells are missing")
-        made = cls._of(width, depth, eps, delta, seed, table, total, weight)
-        source.check(made._could_be(), "more in a row than was counted")
-        return made
+        sketch = cls._of(width, depth, eps, delta, seed, table, total, weight)
+        source.check(sketch._is_possible(), "more in a row than was counted")
+        return sketch
 
-    def _could_be(self) -> bool:
+    def _is_possible(self) -> bool:
         """Whether the cells of a row can come from what was counted."""
         return True
 
@@ -298,8 +300,8 @@ class LinearSketch(ABC):
 class AmsSketch(LinearSketch):
     """Second moments and inner products to within ``eps``, with probability 1 - ``delta``; counts may be negative.
 
-    The sketch of the original paper: every count goes into all O(1/eps² · ln 1/delta) cells. A ``FastAmsSketch`` promises the
-    same with as many cells and touches one in each row: take that one, unless you compare with the paper.
+    The sketch of the original paper: every count goes into all O(1/eps² · ln 1/delta) cells. A ``FastAmsSketch`` has the same
+    guarantee and the same number of cells, and updates only one in each row: prefer it, except to compare with the paper.
 
     >>> sketch = AmsSketch(eps=0.2, delta=0.1)
     >>> sketch.update(["a", "b", "a", "b"], counts=[1, 5, 2, -5])
@@ -321,8 +323,8 @@ class AmsSketch(LinearSketch):
 class FastAmsSketch(LinearSketch):
     """Second moments and inner products to within ``eps``, with probability 1 - ``delta``; counts may be negative.
 
-    O(1/eps² · ln 1/delta) cells of eight bytes; a count touches O(ln 1/delta) of them. Sketches add up (``|``) and subtract
-    (``-``) without any loss, because all there is in them is linear. No window: see ``WindowedAmsSketch``.
+    O(1/eps² · ln 1/delta) cells of eight bytes; a count updates O(ln 1/delta) of them. Sketches are added (``|``) and
+    subtracted (``-``) without any loss, because they are linear. No window: see ``WindowedAmsSketch``.
 
     >>> left, right = FastAmsSketch(eps=0.1, delta=0.01), FastAmsSketch(eps=0.1, delta=0.01)
     >>> left.update(["a", "b"], counts=[3, 4])
@@ -342,5 +344,5 @@ class FastAmsSketch(LinearSketch):
     def _products(self, other: Self) -> NDArray[np.float64]:
         return np.asarray((self.table.astype(np.float64) * other.table).sum(axis=1))
 
-    def _could_be(self) -> bool:
+    def _is_possible(self) -> bool:
         return float(np.abs(self.table.astype(np.float64)).sum(axis=1).max()) <= 1.000001 * self._weight

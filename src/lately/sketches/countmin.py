@@ -1,7 +1,7 @@
 """Count-Min (Cormode & Muthukrishnan; ECM-15 §3): how often each key was seen, in one small table.
 
-The plain sketch without a window. It is also what an ECM-sketch leaves when a range is extracted from it: then its numbers
-are estimates themselves, each within ``error`` of the truth, and they still add up over sites without further loss.
+The plain sketch without a window. ``EcmSketch.extract`` gives one too: its numbers are then estimates themselves, each within
+``error`` of the truth, and they still add up over sites without further loss.
 """
 
 import math
@@ -52,9 +52,9 @@ def minima(keys: Hashes, words: Any, width: Any, cells: Any, out: Any) -> None:
 
 
 def without_collisions(low: Any, total: Any, width: int, odds: float = math.e) -> Any:
-    """What is left of a row's lower bound after taking away the most that other keys put there, likely.
+    """A row's lower bound less the most that other keys are likely to have added to it.
 
-    With probability 1 - delta some row holds at most eps_cm·(total - f) of others beside the f that is asked for, so
+    With probability 1 - delta some row holds at most eps_cm·(total - f) of others beside the f of the key itself, so
     cell ≤ f + eps_cm·(total - f), where eps_cm = odds/width: a row holds more with a probability of 1/odds (Markov).
     """
     eps_cm = odds / width
@@ -111,36 +111,36 @@ class CountMin:
         """Count a column of keys, ``counts`` times each; a scalar is a column of one."""
         column = key_column(keys)
         if len(column) == 0:
-            raise InputError("an empty column; skip the call")
+            raise InputError("an empty column", remedy="skip the call")
         checked = arrival_counts(counts, len(column))
         arrived = len(column) if checked is None else int(checked.sum())
         heaviest = int(self.table.sum(axis=1).max())  # the rows of an extracted sketch need not agree
         if heaviest + arrived > MAX_COUNT:
-            raise InputError(f"{heaviest + arrived:,} arrivals in all, more than 2**62; scale the counts down")
+            raise InputError(f"{heaviest + arrived:,} arrivals in total, more than 2**62", remedy="scale the counts down")
         hashes, cells = np.empty(BLOCK, np.uint64), np.empty(BLOCK, np.uint32)
         for start in range(0, len(column), BLOCK):
             size = min(BLOCK, len(column) - start)
-            block, mine = hashes[:size], cells[:size]
+            block, block_cells = hashes[:size], cells[:size]
             block.fill(SEED)
             column.hash_into(start, block)
             for row in range(self.depth):
-                row_cells(block, row, self._words, np.uint64(self.width), mine)
+                row_cells(block, row, self._words, np.uint64(self.width), block_cells)
                 if checked is None:
-                    _increment(mine, self._table)
+                    _increment(block_cells, self._table)
                 else:
-                    _increment_by(mine, checked[start : start + size], self._table)
+                    _increment_by(block_cells, checked[start : start + size], self._table)
 
     def counts(self, keys: Any) -> Estimates:
-        """How often each of many keys was seen."""
+        """How often each key of a column occurred: ``.value``, ``.low`` and ``.high`` are arrays."""
         hashes = all_hashes(key_column(keys))
-        found = np.empty((hashes.size, 1), np.int64)
-        minima(hashes, self._words, np.uint64(self.width), self._table[:, None], found)
-        value, high = found[:, 0], self._high(found[:, 0])
+        smallest = np.empty((hashes.size, 1), np.int64)
+        minima(hashes, self._words, np.uint64(self.width), self._table[:, None], smallest)
+        value, high = smallest[:, 0], self._high(smallest[:, 0])
         low = np.ceil(without_collisions(value / (1 + self.error), self._high(self.total()), self.width) * (1 - 1e-12))
         return Estimates(value, np.minimum(low.astype(np.int64), value), high, 1 - self.delta)
 
     def count(self, key: Any) -> Estimate:
-        """How often a key was seen."""
+        """How often a key occurred; ``high`` is certain, ``low`` holds with probability 1 - delta."""
         return self.counts(one_key(key))[0]
 
     def self_join(self) -> Estimate:
@@ -150,8 +150,8 @@ class CountMin:
     def inner_product(self, other: Self) -> Estimate:
         """The sum over all keys of the product of their frequencies in two streams (ECM-15 Lemma 4)."""
         self._must_agree(other)
-        mine, its = self.table.astype(np.float64), other.table.astype(np.float64)
-        value = float((mine * its).sum(axis=1).min())
+        left, right = self.table.astype(np.float64), other.table.astype(np.float64)
+        value = float((left * right).sum(axis=1).min())
         low = value / ((1 + self.error) * (1 + other.error))
         total = float(self._high(self.total())) * float(other._high(other.total()))
         low = float(without_collisions(np.float64(low), total, self.width))
@@ -164,17 +164,17 @@ class CountMin:
 
     def _must_agree(self, other: Any) -> None:
         if type(other) is not CountMin:
-            raise MergeError(f"cannot use a {type(other).__name__} with a CountMin; give two of a kind")
+            raise MergeError(f"a {type(other).__name__} and a CountMin cannot be combined", remedy="give two CountMins")
         for name in ("width", "depth", "seed"):
-            mine, its = getattr(self, name), getattr(other, name)
-            if mine != its:
-                raise MergeError(f"two sketches differ in {name}: {mine} and {its}; build them alike")
+            left, right = getattr(self, name), getattr(other, name)
+            if left != right:
+                raise MergeError(f"two sketches differ in {name}: {left} and {right}", remedy="build them alike")
 
     def _merge(self, others: Sequence[Self]) -> Self:
         for other in others:
             self._must_agree(other)
         if sum(int(sketch.table.sum(axis=1).max()) for sketch in (self, *others)) > MAX_COUNT:
-            raise MergeError("more than 2**62 arrivals in all; scale the counts down")
+            raise MergeError("more than 2**62 arrivals in total", remedy="scale the counts down")
         table = np.sum([self._table, *(o._table for o in others)], axis=0)
         error = max(self.error, *(o.error for o in others)) if others else self.error
         return self._of(self.width, self.depth, self.delta, self.seed, error, table)
@@ -205,11 +205,11 @@ class CountMin:
     def _read(cls, source: Reader) -> Self:
         width, depth = source.within(source.u64(), 1, 2**31), source.within(source.u8(), 1, 64)
         delta, seed, error = source.fraction(), source.u64(), source.f64()
-        source.check(0 <= error <= 0.999, "an error that is none")
+        source.check(0 <= error <= 0.999, "an error out of range")
         table = source.integers(0, MAX_COUNT)
         source.check(table.size == width * depth, "cells are missing")
         sums = table.reshape(depth, width).sum(axis=1, dtype=np.float64)
-        source.check(float(sums.max()) <= MAX_COUNT, "more arrivals than can be")
+        source.check(float(sums.max()) <= MAX_COUNT, "more arrivals than are possible")
         source.check(error > 0 or float(sums.min()) >= 0.999999 * float(sums.max()), "rows that do not agree")
         return cls._of(width, depth, delta, seed, error, table)
 

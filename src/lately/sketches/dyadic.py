@@ -60,7 +60,7 @@ class DyadicView(TreeView, MomentsView):
         return self.count_range(0, x)
 
     def quantile(self, q: Any) -> Any:
-        """The smallest key such that a share of ``q`` of the arrivals had it or a smaller one; several for several shares."""
+        """The smallest key up to which a share of ``q`` of the arrivals lies; for several shares, a row for each."""
         shares = check_shares(q)
         low, value, high = self.tree.quantile(shares)
         answers = Answers(QuantileAt, (shares.tolist(), Estimates(value, low, high, 1 - self.delta)))
@@ -106,9 +106,9 @@ class DyadicView(TreeView, MomentsView):
 class Dyadic(WindowedTree, Moments):
     """Counts, ranks, quantiles and heavy hitters of integer keys below ``universe``, over a sliding window; mergeable.
 
-    Every answer about the last so long is off by at most ``eps`` times the arrivals in range, with probability
-    1 - ``delta``; one about a range in the past by that of both its ends. Keys are integers from 0 to universe - 1: IPv4
-    addresses, identifiers, milliseconds, cents.
+    Every answer about the most recent period is off by at most ``eps`` times the arrivals in it, with probability
+    1 - ``delta``; an answer about a range in the past by ``eps`` times the arrivals since it began plus those since it ended.
+    Keys are, for example, IPv4 addresses, identifiers, milliseconds or cents.
 
     >>> sketch = Dyadic(universe=2**32, window="1h", eps=0.1, delta=0.1)
     >>> sketch.update([7, 80, 443, 443], [0, 10, 20, 30])
@@ -135,7 +135,7 @@ class Dyadic(WindowedTree, Moments):
 
     @property
     def universe(self) -> int:
-        """Keys are smaller than this."""
+        """The number of possible keys: they are smaller than this."""
         return self._shape.universe
 
     def __repr__(self) -> str:
@@ -145,17 +145,17 @@ class Dyadic(WindowedTree, Moments):
         )
 
     def update(self, keys: Any, times: Any = None, counts: Any = None) -> None:
-        """Count a column of integer keys at their times, ``counts`` times each; a scalar is a column of one."""
+        """Count a column of integer keys at their times, ``counts`` times each."""
         self._ingest(HashedKeys(_keys_below(self.universe, keys, InputError).view(np.uint64)), times, counts)
 
     # -- read ----------------------------------------------------------------------------------------------------------
 
     def count(self, key: Any, last: Duration | None = None, between: Between | None = None) -> Estimate:
-        """How often a key was seen."""
+        """How often a key occurred."""
         return self.in_range(last, between).count(key)
 
     def counts(self, keys: Any, last: Duration | None = None, between: Between | None = None) -> Estimates:
-        """How often each of many keys was seen; ``high`` is certain."""
+        """How often each key of a column occurred; ``high`` is certain."""
         return self.in_range(last, between).counts(keys)
 
     def count_range(self, lo: int, hi: int, last: Duration | None = None, between: Between | None = None) -> Estimate:
@@ -173,9 +173,9 @@ class Dyadic(WindowedTree, Moments):
         return self.in_range(last, between).rank(x)
 
     def quantile(self, q: Any, last: Duration | None = None, between: Between | None = None) -> Any:
-        """The least key up to which a share of ``q`` of the arrivals came; for a list of shares, a row for each.
+        """The smallest key up to which a share of ``q`` of the arrivals lies; for several shares, a row for each.
 
-        The rank of the answer is within eps of q, in shares of the arrivals.
+        The rank of the answer, as a share of the arrivals, is within eps of q.
 
         >>> sketch = Dyadic(universe=1000, window=100, eps=0.1, delta=0.1)
         >>> sketch.update(range(100), 1)
@@ -193,12 +193,12 @@ class Dyadic(WindowedTree, Moments):
         last: Duration | None = None,
         between: Between | None = None,
     ) -> Answers[KeyCount]:
-        """The keys that had a share of ``phi`` or more of the arrivals, or were seen ``at_least`` so often.
+        """The keys with a share of ``phi`` or more of the arrivals, or with ``at_least`` arrivals or more; give one of them.
 
         Every key with a share of phi + eps is listed, for certain; with probability 1 - delta, none with less than phi
-        (ECM-15 Theorem 5). With ``at_least``, every key seen so often is listed, and none seen eps·arrivals less often. Where
-        the bounds are too wide to tell heavy keys from others, as in a short range long ago, the list is cut to the largest;
-        ``missed`` always tells how often a key that is not listed came, at the most.
+        (ECM-15 Theorem 5). With ``at_least``, every key with that many arrivals is listed, and none with eps·arrivals fewer.
+        Where the bounds are too wide to separate heavy keys from others, as in a short range long ago, the list is cut to the
+        largest; ``missed`` is always how often a key that is not listed occurred, at most.
         """
         return self.in_range(last, between).heavy_hitters(phi, at_least)
 
@@ -207,7 +207,7 @@ class Dyadic(WindowedTree, Moments):
     ) -> Answers[PrefixCount]:
         """The prefixes that are heavy beyond what the heavy ones below them explain, the longest first.
 
-        A prefix of b bits stands for all keys that begin with them (IPv4: /8, /16, /24, /32 with 8 bits a level). Its
+        A prefix of b bits comprises all keys that begin with them (IPv4: /8, /16, /24, /32 with 8 bits a level). Its
         ``own`` arrivals are those under no listed prefix below it. With probability 1 - delta each, counts are within
         their bounds, and a prefix that is not listed has less than phi + eps of the arrivals of its own.
         """

@@ -38,7 +38,7 @@ _MOST_CELLS = 2**31
 
 @dataclass(frozen=True, slots=True)
 class EcmShape(Shape):
-    """What an ECM-sketch was asked for."""
+    """The options of an ECM-sketch."""
 
     query: Query
     seed: int
@@ -90,14 +90,12 @@ class EcmView(CountMinView):
 
 @storable(2)
 class EcmSketch(WindowedCountMin[EcmShape], ExtractableSketch[EcmShape]):
-    """How often any key was seen lately, how two streams correlate, over a sliding window; mergeable across sites.
+    """Counts of keys, inner products and self-joins over a sliding window; mergeable across sites.
 
-    Build it by the guarantee: a point answer about the last so long is off by at most ``eps`` times the arrivals in range,
-    with probability 1 - ``delta``; one about a range in the past, by ``eps`` times the arrivals since it began and since
-    it ended. ``query="inner"`` sizes it for inner products and self-joins instead. ``window`` is a duration ("1h", with
-    ``tick="1s"``), an integer when times are integers, or ``lt.arrivals(n)`` for the last n arrivals. Memory is
-    O(1/eps² · ln 1/delta · log arrivals) whatever the stream; an update costs O(ln 1/delta). Where merges are to come,
-    ``merge_height`` builds finer counters so that eps holds after so many levels of them.
+    A count over the most recent period is off by at most ``eps`` times the arrivals in it, with probability 1 - ``delta``; a
+    count over a range in the past, by ``eps`` times the arrivals since it began plus those since it ended. With
+    ``query="inner"`` the same holds for inner products, with the product of both streams' arrivals. Memory is
+    O(1/eps² · ln 1/delta · log arrivals) whatever the stream; an update costs O(ln 1/delta).
 
     >>> sketch = EcmSketch(window="1h", eps=0.01, delta=0.01)
     >>> sketch.update(["/cart", "/", "/cart"], ["2026-01-01T12:00", "2026-01-01T12:20", "2026-01-01T12:30"])
@@ -136,19 +134,21 @@ class EcmSketch(WindowedCountMin[EcmShape], ExtractableSketch[EcmShape]):
             check_word("seed", seed),
         )
         if math.prod(shape.size) > _MOST_CELLS:
-            raise ParameterError(f"eps={eps!r}, delta={delta!r} need {math.prod(shape.size):,} cells; give a larger eps")
+            raise ParameterError(
+                f"eps={eps!r}, delta={delta!r} need {math.prod(shape.size):,} cells", remedy="give a larger eps"
+            )
         self._begin(shape, _arrays(shape, salt))
 
     # -- what it is made of --------------------------------------------------------------------------------------------
 
     @property
     def counter(self) -> str:
-        """The family of its counters."""
+        """The family of the counters."""
         return self._shape.counter
 
     @property
     def error(self) -> float:
-        """The error that its counters have now, merges included: (1 + eps_sw)^(h + 1) - 1, or 0 if they are exact."""
+        """The current error of the counters, after h levels of merging: (1 + eps_sw)^(h + 1) - 1; 0 if they are exact."""
         return 0.0 if self.counter == "exact" else self._parts[0].error
 
     @classmethod
@@ -205,19 +205,21 @@ class EcmSketch(WindowedCountMin[EcmShape], ExtractableSketch[EcmShape]):
     def extract(self, last: Duration | None = None, between: tuple[Any, Any] | None = None) -> CountMin:
         """The plain Count-Min of a range: width·depth numbers, which add up over sites without any merge error.
 
-        Each number is within ``CountMin.error`` of its truth. A range in the past is a difference of two estimates, which has
-        no such relative error, so ``between`` is for exact counters only.
+        Each number is within ``CountMin.error`` of the true one, relatively. A range in the past is a difference of two
+        estimates, which has no such bound, so ``between`` needs exact counters.
         """
         array, exact = self._parts[0], self.counter == "exact"
         if between is not None and not exact:
-            raise QueryError("extract(between=…) has no relative error to give; ask the sketch itself, or extract(last=…)")
+            raise QueryError(
+                "extract(between=…) cannot state a relative error", remedy="ask the sketch itself, or extract(last=…)"
+            )
         values = self._cells_in_range(None, self._range(last, between)).value
-        grown = array.stretch[0] if array.stretch else (1 + array.eps) ** array.height
-        error = 0.0 if exact else min(grown * (1 + array.eps) - 1, 0.999)
+        growth = array.stretch[0] if array.stretch else (1 + array.eps) ** array.height
+        error = 0.0 if exact else min(growth * (1 + array.eps) - 1, 0.999)
         return CountMin._of(self.width, self.depth, self.delta, self._shape.seed, error, values)
 
     def plot(self, keys: Any, last: Duration | None = None, between: tuple[Any, Any] | None = None, ax: Any = None) -> Any:
-        """Draw how often each of these keys was seen, with the bounds as error bars; needs matplotlib. Returns the axes.
+        """Draw the counts of these keys as bars, with the bounds as error bars; needs matplotlib. Returns the axes.
 
         >>> from matplotlib.figure import Figure
         >>> sketch = EcmSketch(window=100, eps=0.1, delta=0.1)

@@ -91,10 +91,10 @@ class Extract:
     # -- sums and bytes ----------------------------------------------------------------------------------------------------
 
     def __add__(self, other: "Extract") -> "Extract":
-        both = ExtractSum()
-        both.add(self)
-        both.add(other)
-        return both.result()
+        total = ExtractSum()
+        total.add(self)
+        total.add(other)
+        return total.result()
 
     def to_bytes(self) -> bytes:
         """The numbers, packed: bounds as their distances from the value."""
@@ -269,12 +269,12 @@ def _arrays(extract: Extract) -> tuple[NDArray[Any], ...]:
 
 def _united(lists: Sequence[CandidateSet]) -> CandidateSet:
     """The keys on any list; one that is not on a site's list came there at most as often as the site may have missed."""
-    all_listed = np.concatenate([one.hashes for one in lists])
-    hashes, least, first = tally(all_listed, np.concatenate([one.least for one in lists]))
+    all_listed = np.concatenate([part.hashes for part in lists])
+    hashes, least, first = tally(all_listed, np.concatenate([part.least for part in lists]))
     # A key may have come as often as those missed that do not list it, besides its counts on the lists that do.
-    _, most, _ = tally(all_listed, np.concatenate([one.most - one.missed for one in lists]))
-    missed = sum(one.missed for one in lists)
-    starts = np.cumsum([0, *(len(one.keys) for one in lists)])
-    rows = np.concatenate([one.rows + start for one, start in zip(lists, starts, strict=False)])[first]
-    keys = JoinedKeys([one.keys for one in lists]).take(rows)  # a copy: sites keep many more rows than could be heavy
+    _, most, _ = tally(all_listed, np.concatenate([part.most - part.missed for part in lists]))
+    missed = sum(part.missed for part in lists)
+    starts = np.cumsum([0, *(len(part.keys) for part in lists)])
+    rows = np.concatenate([part.rows + start for part, start in zip(lists, starts, strict=False)])[first]
+    keys = JoinedKeys([part.keys for part in lists]).take(rows)  # a copy: sites keep many more rows than could be heavy
     return CandidateSet(hashes, np.arange(rows.size), least, most + missed, keys, missed)

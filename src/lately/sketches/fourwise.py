@@ -1,7 +1,7 @@
-"""Which cell of each row a key falls into, and with which sign: four keys at a time independently of each other.
+"""The cell and the sign of a key in each row: 4-wise independent.
 
 A cubic polynomial with random coefficients over the integers modulo 2^61 - 1 is 4-universal (Carter & Wegman). Its lowest
-bit is the sign, its upper half says the cell; that is all which the variance of a Fast-AMS row depends on (Thorup & Zhang).
+bit is the sign, its upper half selects the cell; the variance of a Fast-AMS row depends on nothing else (Thorup & Zhang).
 Every row has a polynomial of its own, so that rows are independent and their median can be trusted.
 
     cell = row · 2·width  +  2 · bucket  +  (0 for +1, 1 for -1)

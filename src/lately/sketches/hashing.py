@@ -1,4 +1,4 @@
-"""Which cell of each row a key falls into.
+"""The cell of a key in each row.
 
 Row hashes come from the pair-multiply-shift family: with a key's halves x and y and random 64-bit a, b, c, the upper half of
 (a + x)(b + y) + c is strongly universal over 32 bits (Dietzfelbinger; Thorup), which is what Count-Min's proof asks for, and

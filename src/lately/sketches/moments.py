@@ -94,7 +94,7 @@ def second_moment(heavy: Estimates, missed: float, total: Estimate) -> Estimate:
 
 
 def entropy(heavy: Estimates, missed: float, total: Estimate) -> Estimate:
-    """The empirical entropy in bits: how many an arrival's key takes, on average, to tell."""
+    """The empirical entropy in bits: how many are needed to encode the key of an arrival, on average."""
     if total.high <= 0:
         return Estimate(0.0, 0.0, 0.0, heavy.confidence)
     fewest, most = max(float(total.low), 1.0), float(total.high)

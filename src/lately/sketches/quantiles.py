@@ -29,7 +29,7 @@ from lately.sketches.windowed_tree import TreeView, WindowedTree
 DEFAULT_QUANTILES = (0.5, 0.9, 0.99)
 
 Between = tuple[Any, Any]
-_MOST_BINS = 2**52  # so that a bin is told from the next one in floating point
+_MOST_BINS = 2**52  # so that floating point can distinguish neighbouring steps
 _LARGEST = 1e300  # so that differences are finite too
 
 
@@ -57,7 +57,7 @@ class Steps:
 
 @dataclass(frozen=True, slots=True)
 class QuantilesShape(TreeShape):
-    """What was asked for: numbers from ``lo`` to ``hi`` in steps of ``resolution``."""
+    """The options: numbers from ``lo`` to ``hi`` in steps of ``resolution``."""
 
     lo: float
     hi: float
@@ -107,7 +107,7 @@ class QuantilesView(TreeView):
         if not shape.clip and (final < shape.lo or first > shape.hi):
             return Estimate(0, 0, 0, 1.0)
         a, b = (int(x) for x in shape.steps.of(np.array([first, final])))
-        # A step that lies inside as a whole is sure; a step at an end does, if nothing was clipped there.
+        # A step inside the range counts for certain; so does the step at lo or hi, if nothing was clipped there.
         open_ends = shape.clip
         sure_from = 0 if first <= shape.lo and not open_ends else a + 1
         sure_to = shape.universe - 1 if final >= shape.hi and not open_ends else b - 1
@@ -124,10 +124,10 @@ class QuantilesView(TreeView):
 class Quantiles(WindowedTree):
     """Quantiles and ranks of numbers from ``lo`` to ``hi`` over a sliding window; mergeable across sites.
 
-    Numbers are told apart in steps of ``resolution``, which every answer's bounds include. The rank of an answer about the
-    last so long is within ``eps`` of what was asked, with probability 1 - ``delta``. A number outside of lo..hi is refused, or
-    with ``outside="clip"`` counted as ``lo`` or ``hi``, whichever is nearer. Bounds of quantiles are never beyond these: with
-    "clip", a bound that is ``hi`` stands for ``hi`` and everything above it, one that is ``lo`` for everything below.
+    Numbers are distinguished in steps of ``resolution``, which the bounds of every answer include. The rank of a quantile over
+    the most recent period is within ``eps`` of the share that was asked for, with probability 1 - ``delta``. Bounds of
+    quantiles are never beyond ``lo`` and ``hi``: with ``outside="clip"``, a bound of ``hi`` means ``hi`` or anything above it,
+    a bound of ``lo`` anything below.
 
     >>> latency = Quantiles(window="1h", eps=0.01, lo=0, hi=60, resolution=0.001)
     >>> latency.update([0.0121, 0.2504, 0.0134, 1.5], [0, 10, 20, 30])
@@ -154,11 +154,15 @@ class Quantiles(WindowedTree):
     ) -> None:
         lo, hi, resolution = _finite("lo", lo), _finite("hi", hi), _finite("resolution", resolution)
         if not lo < hi or not 0 < resolution <= hi - lo:
-            raise ParameterError(f"lo={lo:g}, hi={hi:g}, resolution={resolution:g}: give lo < hi and a resolution between them")
+            raise ParameterError(
+                f"lo={lo:g}, hi={hi:g}, resolution={resolution:g}", remedy="give lo < hi and a resolution of at most hi - lo"
+            )
         if outside not in ("reject", "clip"):
-            raise ParameterError(f"outside={outside!r}: give 'reject' or 'clip'")
+            raise ParameterError(f"outside={outside!r}", remedy="give 'reject' or 'clip'")
         if (steps := (hi - lo) / resolution) > _MOST_BINS:
-            raise ParameterError(f"resolution={resolution:g} makes {steps:.3g} steps from {lo:g} to {hi:g}; give a coarser one")
+            raise ParameterError(
+                f"resolution={resolution:g} makes {steps:.3g} steps from {lo:g} to {hi:g}", remedy="give a coarser one"
+            )
         bins = _bins(lo, hi, resolution)
         base = tree_shape(window_and_lateness(window, tick, lateness), eps, delta, merge_height, bins, seed)
         shape = _quantiles_shape(base, lo, hi, resolution, outside == "clip")
@@ -166,17 +170,17 @@ class Quantiles(WindowedTree):
 
     @property
     def lo(self) -> float:
-        """The smallest number it tells."""
+        """The smallest number that is counted as it is."""
         return self._shape.lo
 
     @property
     def hi(self) -> float:
-        """The largest number it tells."""
+        """The largest number that is counted as it is."""
         return self._shape.hi
 
     @property
     def resolution(self) -> float:
-        """Numbers closer than this may not be told apart."""
+        """The length of a step: numbers closer than this may not be distinguished."""
         return self._shape.resolution
 
     def __repr__(self) -> str:
@@ -186,12 +190,13 @@ class Quantiles(WindowedTree):
         )
 
     def update(self, values: Any, times: Any = None, counts: Any = None) -> None:
-        """Count a column of numbers at their times, ``counts`` times each; a scalar is a column of one."""
+        """Count a column of numbers at their times, ``counts`` times each."""
         numbers = _numbers(values)
         if not self._shape.clip and numbers.size and not (numbers.min() >= self.lo and numbers.max() <= self.hi):
             odd = numbers[(numbers < self.lo) | (numbers > self.hi)][0]
             raise InputError(
-                f"the value {odd:g} lies outside of {self.lo:g}..{self.hi:g}; filter it, or build with outside='clip'"
+                f"the value {odd:g} lies outside of {self.lo:g}..{self.hi:g}",
+                remedy="filter it, or build with outside='clip'",
             )
         self._ingest(HashedKeys(self._shape.steps.of(numbers).astype(np.uint64)), times, counts)
 
@@ -208,11 +213,11 @@ class Quantiles(WindowedTree):
         return self.in_range(last, between).quantile(q)
 
     def rank(self, x: float, last: Duration | None = None, between: Between | None = None) -> Estimate:
-        """How many arrivals were at most ``x``; what lies in the same step as ``x`` is in the bounds."""
+        """How many arrivals were at most ``x``; those in the same step as ``x`` are within the bounds."""
         return self.in_range(last, between).rank(x)
 
     def count_range(self, lo: float, hi: float, last: Duration | None = None, between: Between | None = None) -> Estimate:
-        """How many arrivals were from ``lo`` to ``hi``; what lies in the same step as either is in the bounds."""
+        """How many arrivals were from ``lo`` to ``hi``; those in the same step as either are within the bounds."""
         return self.in_range(last, between).count_range(lo, hi)
 
     def plot(self, last: Duration | None = None, between: Between | None = None, points: int = 50, ax: Any = None) -> Any:
@@ -234,8 +239,8 @@ class Quantiles(WindowedTree):
     def _read_shape(cls, source: Reader) -> QuantilesShape:
         base = read_tree_shape(source)
         lo, hi, resolution = source.f64(), source.f64(), source.f64()
-        source.check(all(abs(number) <= _LARGEST for number in (lo, hi, resolution)), "numbers that are none")
-        source.check(lo < hi and 0 < resolution <= hi - lo, "numbers in no order")
+        source.check(all(abs(number) <= _LARGEST for number in (lo, hi, resolution)), "numbers out of range")
+        source.check(lo < hi and 0 < resolution <= hi - lo, "numbers out of order")
         source.check((hi - lo) / resolution <= _MOST_BINS, "too many steps")
         source.check(_bins(lo, hi, resolution) == base.universe, "steps that do not fit")
         return _quantiles_shape(base, lo, hi, resolution, source.choice(0, 1) == 1)
@@ -247,13 +252,13 @@ def _quantiles_shape(base: TreeShape, lo: float, hi: float, resolution: float, c
 
 
 def _finite(name: str, number: object) -> float:
-    """One of the three numbers that say which values there are."""
+    """Check one of ``lo``, ``hi`` and ``resolution``."""
     try:
         value = float(number) if isinstance(number, Real) and not isinstance(number, bool) else math.nan
     except OverflowError:
         value = math.inf
     if not abs(value) <= _LARGEST:
-        raise ParameterError(f"{name}={number!r}: give a finite number, of at most {_LARGEST:g}")
+        raise ParameterError(f"{name}={number!r}", remedy=f"give a finite number, of at most {_LARGEST:g}")
     return value
 
 
@@ -263,18 +268,18 @@ def _bins(lo: float, hi: float, resolution: float) -> int:
 
 
 def _number(value: Any) -> float:
-    """The one number that a question is about."""
+    """A single number."""
     numbers = _numbers(value)
     if numbers.size != 1:
-        raise InputError(f"{value!r} are {numbers.size:,} numbers; ask for one at a time")
+        raise InputError(f"{value!r} are {numbers.size:,} numbers", remedy="ask for one at a time")
     return float(numbers[0])
 
 
 def _numbers(values: Any) -> NDArray[np.float64]:
-    """A column of numbers, or a clear refusal."""
+    """A column of numbers; raises an ``InputError`` for anything else."""
     refuse_masked(values, "values")
     if (is_arrow(values) or hasattr(values, "to_arrow")) and (nulls := arrow(values).null_count):
-        raise InputError(f"{nulls} of the values are null; fill or drop them first")
+        raise InputError(f"{nulls} of the values are null", remedy="fill or drop them first")
     try:
         column = np.atleast_1d(np.asarray(values))
         if column.dtype.kind in "mM":
@@ -285,18 +290,18 @@ def _numbers(values: Any) -> NDArray[np.float64]:
             column = np.array([_plain(value) for value in column.tolist()], np.float64)
         numbers = column.astype(np.float64)
     except (TypeError, ValueError, OverflowError) as error:
-        raise InputError(f"cannot read values: {error}; give numbers") from error
+        raise InputError(f"cannot read values: {error}", remedy="give numbers") from error
     if numbers.ndim != 1:
-        raise InputError(f"values has {numbers.ndim} dimensions; give one column")
+        raise InputError(f"values has {numbers.ndim} dimensions", remedy="give one column")
     if not np.isfinite(numbers).all():
-        raise InputError(f"values has the value {numbers[~np.isfinite(numbers)][0]}; fill or drop it first")
+        raise InputError(f"values has the value {numbers[~np.isfinite(numbers)][0]}", remedy="fill or drop it first")
     return numbers
 
 
 def _plain(value: Any) -> float:
-    """One of Python's numbers."""
+    """One Python number as a float; None is NaN."""
     if isinstance(value, bool | np.bool_) or not isinstance(value, Real | Decimal | None):
-        raise TypeError(f"{value!r} is no number")
+        raise TypeError(f"{value!r} is not a number")
     return math.nan if value is None else float(value)
 
 

@@ -1,4 +1,4 @@
-"""Room for the hashes and cells of one block, shared by all sketches of a thread."""
+"""Buffers for the hashes and cells of one block, shared by all sketches of a thread."""
 
 import threading
 
@@ -14,7 +14,7 @@ class _Scratch(threading.local):
         self._hashes, self._cells = np.empty(BLOCK, np.uint64), np.empty(BLOCK, np.uint32)
 
     def __call__(self, size: int) -> tuple[Hashes, Cells]:
-        """Room for so many hashes and cells, good until the next call."""
+        """Buffers for ``size`` hashes and cells, valid until the next call."""
         if size > self._cells.size:
             self._hashes, self._cells = np.empty(size, np.uint64), np.empty(size, np.uint32)
         return self._hashes[:size], self._cells[:size]

@@ -9,19 +9,19 @@ from lately.core.jit import kernel
 from lately.core.keys import Hashes
 from lately.counters.base import Counts
 
-_SMALL = 1024  # sums below this are told apart by counting, which is faster than sorting
+_SMALL = 1024  # sums below this are ranked by counting, which is faster than sorting
 
 
 def tally(hashes: Hashes, counts: Counts) -> tuple[Hashes, Counts, Ints]:
-    """The distinct hashes in the order in which they first came, the sum of each one's counts, and its first row."""
-    found = np.empty(hashes.size, np.uint64), np.zeros(hashes.size, np.int64), np.empty(hashes.size, np.int64)
+    """The distinct hashes in the order of their first row, the sum of the counts of each, and its first row."""
+    columns = np.empty(hashes.size, np.uint64), np.zeros(hashes.size, np.int64), np.empty(hashes.size, np.int64)
     table = np.full(1 << max(2 * hashes.size - 1, 1).bit_length(), -1, np.int32)
-    size = _tally(hashes, counts, table, *found)
-    return found[0][:size], found[1][:size], found[2][:size]
+    size = _tally(hashes, counts, table, *columns)
+    return columns[0][:size], columns[1][:size], columns[2][:size]
 
 
 def surplus(counts: Counts, size: int) -> int:
-    """The count of the first key too many when the ``size`` largest are kept; 0 when there are no more."""
+    """The largest count after the ``size`` largest; 0 if there are no more."""
     return 0 if counts.size <= size else int(_rank(counts, size))
 
 
@@ -43,7 +43,7 @@ def _tally(hashes: Any, counts: Any, table: Any, distinct: Any, sums: Any, first
 
 @kernel
 def _rank(counts: Any, size: Any) -> Any:
-    """The count that comes after the ``size`` largest."""
+    """The largest count after the ``size`` largest."""
     often = np.zeros(_SMALL + 1, np.int64)
     for i in range(counts.size):
         often[min(counts[i], _SMALL)] += 1

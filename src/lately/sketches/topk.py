@@ -1,7 +1,7 @@
-"""The keys that came most often lately, for keys of any kind.
+"""The most frequent keys over a sliding window, for keys of any type.
 
-key ──> uint64 ──> one cell in each of ``depth`` rows ──> shared waves      how often any key came
-    └────────────> the newest rows, and lists of older ones                 which keys are worth asking for
+key ──> uint64 ──> one cell in each of ``depth`` rows ──> shared waves      how often any key occurred
+    └────────────> the newest rows, and lists of older ones                 which keys may be frequent
 """
 
 import math
@@ -38,7 +38,7 @@ from lately.sketches.windowed_countmin import SketchCells, WindowedCountMin
 
 Between = tuple[Any, Any]
 
-#: The most rows asked for at once; more than any screen shows, and the lists are longer only for a tiny eps.
+#: The largest k: more than any screen shows, and the lists are longer only for a tiny eps.
 _MOST_K = 1_000_000
 _MOST_CELLS = 2**28
 
@@ -50,7 +50,7 @@ _MERGING = 1.2
 
 @dataclass(frozen=True, slots=True)
 class TopKShape(WindowShape):
-    """What was asked for: ``line`` is the share from which on no key is missed, ``k`` how many ``top`` gives."""
+    """The options: ``line`` is the share from which on no key is missed, ``k`` how many keys ``top`` gives."""
 
     k: int
     line: float
@@ -146,9 +146,9 @@ class TopKView(CountMinView, MomentsView):
         keys = Estimates(bounds.value[order], bounds.low[order], bounds.high[order], 1 - self.delta)
         return HeavyPart(keys, missed, Estimate(value, low, high, 1.0))
 
-    def _answers(self, candidates: CandidateSet, bounds: Bounds, chosen: Ints, most: int | None = None) -> Answers[KeyCount]:
-        """The chosen candidates, largest first."""
-        order = chosen[np.lexsort((candidates.hashes[chosen], -bounds.value[chosen]))][:most]
+    def _answers(self, candidates: CandidateSet, bounds: Bounds, selected: Ints, most: int | None = None) -> Answers[KeyCount]:
+        """The selected candidates, largest first."""
+        order = selected[np.lexsort((candidates.hashes[selected], -bounds.value[selected]))][:most]
         low, value, high = (part[order] for part in bounds)
         rest = np.delete(bounds.high, order).max(initial=0)
         names = candidates.keys.pick(candidates.rows[order])
@@ -158,11 +158,11 @@ class TopKView(CountMinView, MomentsView):
 
 @storable(6)
 class TopK(WindowedCountMin[TopKShape], ExtractableSketch[TopKShape], Moments):
-    """Which keys came most often lately, and how often, for keys of any kind; mergeable across sites.
+    """The most frequent keys and their counts over a sliding window, for keys of any type; mergeable across sites.
 
-    Give ``phi``, the share of the arrivals from which on a key is heavy, or ``k``, how many you want to see. Counts about the
-    last so long are off by at most ``eps`` times the arrivals in range, with probability 1 - ``delta``. Memory is bounded
-    whatever the stream: a few lists of 2/phi keys (2/eps with k), and O(1/eps) for the counts.
+    A count over the most recent period is off by at most ``eps`` times the arrivals in it, with probability 1 - ``delta``.
+    Memory is bounded whatever the stream: a few lists of 2/phi keys (2/eps with ``k``), and O(1/eps) for the counts. Give
+    either ``k`` or ``phi``.
 
     >>> top = TopK(k=2, window="1h", eps=0.01, delta=0.01)
     >>> top.update(["/", "/cart", "/", "/help", "/", "/cart"], [0, 10, 20, 30, 40, 50])
@@ -195,7 +195,7 @@ class TopK(WindowedCountMin[TopKShape], ExtractableSketch[TopKShape], Moments):
         check_probability("delta", delta)
         plan.premerge_error(eps, merge_height)
         if (k is None) == (phi is None):
-            raise ParameterError(f"k={k!r} and phi={phi!r}: give one of them")
+            raise ParameterError(f"k={k!r} and phi={phi!r}", remedy="give one of them")
         if phi is not None:
             check_phi(phi, eps)
         most, line = (_check_k(k), eps) if phi is None else (min(math.ceil(1 / phi), _MOST_K), float(phi))
@@ -203,7 +203,7 @@ class TopK(WindowedCountMin[TopKShape], ExtractableSketch[TopKShape], Moments):
             *window_and_lateness(window, tick, lateness), eps, delta, merge_height, most, line, check_word("seed", seed)
         )
         if (cells := math.prod(shape.size)) > _MOST_CELLS:
-            raise ParameterError(f"eps={eps!r}, delta={delta!r} need {cells:,} cells; give a larger eps")
+            raise ParameterError(f"eps={eps!r}, delta={delta!r} need {cells:,} cells", remedy="give a larger eps")
         self._begin(shape, _parts(shape))
 
     def _begin(self, shape: TopKShape, parts: Any) -> Self:
@@ -215,12 +215,12 @@ class TopK(WindowedCountMin[TopKShape], ExtractableSketch[TopKShape], Moments):
 
     @property
     def k(self) -> int:
-        """How many keys ``top`` gives unless told otherwise."""
+        """How many keys ``top`` gives by default."""
         return self._shape.k
 
     def __repr__(self) -> str:
-        asked = f"k={self.k}, {self._window!r}, eps={self.eps}, delta={self.delta}"
-        return f"TopK({asked}, merges={self.merges}, nbytes={self.nbytes:_})"
+        options = f"k={self.k}, {self._window!r}, eps={self.eps}, delta={self.delta}"
+        return f"TopK({options}, merges={self.merges}, nbytes={self.nbytes:_})"
 
     def _count(self, keys: Keys, start: int, stamps: Stamps, counts: Counts | None) -> None:
         hashes = self._count_rows(keys, start, stamps, counts)
@@ -229,13 +229,13 @@ class TopK(WindowedCountMin[TopKShape], ExtractableSketch[TopKShape], Moments):
     # -- read ----------------------------------------------------------------------------------------------------------
 
     def top(self, k: int | None = None, last: Duration | None = None, between: Between | None = None) -> Answers[KeyCount]:
-        """The ``k`` keys with the largest counts. ``missed`` tells how often a key that is not listed came, at the most."""
+        """The ``k`` keys with the largest counts; ``missed`` is how often a key that is not listed occurred, at most."""
         return self.in_range(last, between).top(k)
 
     def heavy_hitters(
         self, phi: float | None = None, last: Duration | None = None, between: Between | None = None
     ) -> Answers[KeyCount]:
-        """The keys that had a share of ``phi`` or more of the arrivals, by default the phi that the sketch was built with.
+        """The keys with a share of ``phi`` or more of the arrivals.
 
         Every key with a share of phi + eps is listed, for certain; with probability 1 - delta each, none with less than phi.
         """
@@ -268,7 +268,7 @@ class TopK(WindowedCountMin[TopKShape], ExtractableSketch[TopKShape], Moments):
         candidates = self._parts[2].between(since, until)
         if self._reorder_buffer.keys is not None and now is not None:
             ticks = self._tick_at(older, now), None if newer is None else self._tick_at(newer, now)
-            candidates = _with_held(candidates, self._reorder_buffer, *ticks)
+            candidates = _with_buffered(candidates, self._reorder_buffer, *ticks)
         return candidates
 
     # -- bytes ---------------------------------------------------------------------------------------------------------
@@ -299,17 +299,17 @@ class _SketchCellsAndLists(SketchCells):
         return self._top_k._candidates_in_range(self.ages)
 
 
-def _with_held(listed: CandidateSet, held: ReorderBuffer, since: int, until: int | None) -> CandidateSet:
-    """Add the keys that are held back and lie in the range; they are counted exactly, so any of them may be heavy."""
-    assert held.keys is not None
-    rows = np.flatnonzero((held.ticks >= since) & (True if until is None else held.ticks < until))
-    all_hashes, counts = np.concatenate((listed.hashes, held.hashes[rows])), held.counts[rows]
+def _with_buffered(listed: CandidateSet, buffer: ReorderBuffer, since: int, until: int | None) -> CandidateSet:
+    """Add the keys in the reorder buffer that lie in the range; they are counted exactly, so any of them may be heavy."""
+    assert buffer.keys is not None
+    rows = np.flatnonzero((buffer.ticks >= since) & (True if until is None else buffer.ticks < until))
+    all_hashes, counts = np.concatenate((listed.hashes, buffer.hashes[rows])), buffer.counts[rows]
     hashes, least, first = tally(all_hashes, np.concatenate((listed.least, counts)))
-    # What is held back adds to what a key that was on no list may have had.
+    # What is in the buffer adds to what a key that was on no list may have had.
     _, most, _ = tally(all_hashes, np.concatenate((listed.most, counts)))
     most[listed.hashes.size :] += listed.missed
     places = np.concatenate((listed.rows, rows + len(listed.keys)))
-    return CandidateSet(hashes, places[first], least, most, JoinedKeys([listed.keys, held.keys]), listed.missed)
+    return CandidateSet(hashes, places[first], least, most, JoinedKeys([listed.keys, buffer.keys]), listed.missed)
 
 
 def _parts(shape: TopKShape) -> tuple[SharedWave, Wave, Candidates]:

@@ -34,7 +34,7 @@ from lately.sketches.sketch_kind import Options
 BITS = 4
 FAN = 1 << BITS
 
-#: Nodes that a range of keys takes on one level, at the most: some children on its left, some on its right.
+#: The most nodes that a range of keys takes on one level: some children on its left, some on its right.
 COVER = 2 * (FAN - 1)
 
 MAX_UNIVERSE = 2**63
@@ -48,7 +48,7 @@ _MERGING = 2.4
 
 @dataclass(frozen=True, slots=True)
 class TreeShape(WindowShape):
-    """What a tree of counters was asked for."""
+    """The options of a tree of counters."""
 
     universe: int
     seed: int
@@ -60,13 +60,15 @@ class TreeShape(WindowShape):
 
 
 def tree_shape(window: tuple[Any, int], eps: float, delta: float, merge_height: int, universe: int, seed: int) -> TreeShape:
-    """Check what a user asks for."""
+    """Check the options."""
     check_probability("eps", eps)
     check_probability("delta", delta)
     plan.premerge_error(eps, merge_height)
     shape = TreeShape(*window, eps, delta, merge_height, universe, check_word("seed", seed))
     if (cells := layout(shape).cells) > _MOST_CELLS:
-        raise ParameterError(f"eps={eps!r}, delta={delta!r} over {universe:,} keys need {cells:,} cells; give a larger eps")
+        raise ParameterError(
+            f"eps={eps!r}, delta={delta!r} over {universe:,} keys need {cells:,} cells", remedy="give a larger eps"
+        )
     return shape
 
 
@@ -153,7 +155,7 @@ def layout(shape: TreeShape) -> Layout:
 
 
 def _size(shape: TreeShape, sketched: int) -> tuple[int, int]:
-    """(width, depth) of each sketched level when there are so many of them: a quantile compares one rank on each."""
+    """(width, depth) of each of ``sketched`` levels: a quantile compares one rank on each."""
     odds, depth = plan.fewest_rows(shape.delta / (2 * sketched))
     return math.ceil(odds * COVER * sketched / (_COLLISIONS * shape.eps)), depth
 
@@ -165,9 +167,9 @@ def _eps_sw(shape: TreeShape, levels: int, depth: int) -> float:
 
 
 def noise_exponent(depth: int, delta: float) -> float:
-    """ln of how many things may not go wrong, over delta/2: each row's sum, either way, on each of at most 16 ranks.
+    """ln of the number of events to exclude, over delta/2: each row's sum, either way, on each of at most 16 ranks.
 
-    Sixty-four levels of notes could be the one that answers; which one it is depends on the phases too.
+    Any of 64 levels of notes may be the one that answers; which one it is depends on the phases too.
     """
     return math.log(2 * depth * 16 * 64 / (delta / 2))
 
@@ -184,7 +186,7 @@ def merged_eps(options: Options) -> float:
 
 
 def read_tree_shape(source: Reader) -> TreeShape:
-    """What ``TreeShape.write`` wrote, if it is not too large."""
+    """Read what ``TreeShape.write`` wrote, if it is not too large."""
     base = read_window_shape(source)
     universe = source.within(source.u64(), 2, MAX_UNIVERSE)
     guarantee = base.window, base.lateness, base.eps, base.delta, base.merge_height

@@ -1,11 +1,11 @@
 """Windowed Count-Min (Rivetti, Busnel and Mostefaoui, 2014; WCM below): the whole window in little memory.
 
-The cells of an ECM-sketch remember when their arrivals came; these remember far less, and guess. PERFECT keeps everything and
-is what the others are measured by. SIMPLE counts since the last multiple of the window. PROPORTIONAL drains what the window
-before left, evenly; SPLITTER does so piece by piece, where each cell cuts its past into pieces of even rate.
+The cells of an ECM-sketch store when arrivals occurred; these store far less, and estimate. PERFECT stores every arrival and
+is the reference for the others. SIMPLE counts since the last multiple of the window. PROPORTIONAL removes the counts of the
+previous window at an even rate; SPLITTER does so piece by piece, where each cell cuts its past into pieces of even rate.
 
-The paper proves no error for the last three. Bounds here are certain all the same, up to collisions: they come from what
-a cell knows to be inside the window and what may be. They are wide where the guess is poor.
+The paper proves no error for the last three. Bounds here are certain nevertheless, up to collisions: they come from what
+a cell knows to be inside the window and what may be. They are wide where the estimate is poor.
 """
 
 import math
@@ -37,7 +37,7 @@ _MOST_CELLS = 2**28
 
 @dataclass(frozen=True, slots=True)
 class WcmShape(WindowShape):
-    """What a windowed Count-Min was asked for; only SPLITTER has ``tau`` and ``mu``, else they are 0."""
+    """The options of a windowed Count-Min; only SPLITTER has ``tau`` and ``mu``, else they are 0."""
 
     seed: int
     tau: float
@@ -56,7 +56,16 @@ class WcmShape(WindowShape):
 
 
 def wcm_plan(eps: float, delta: float, arrivals: int) -> list[dict[str, Any]]:
-    """What each of the four will take at the most while so many arrivals are in the window, Splitter with tau=0.05.
+    """The most bytes that each of the four takes, Splitter with tau=0.05.
+
+    Parameters
+    ----------
+    eps
+        The error, as a share of the arrivals in the window.
+    delta
+        The probability that an answer is off by more.
+    arrivals
+        How many arrivals the window holds.
 
     >>> [(row["sketch"], row["bytes"]) for row in wcm_plan(0.1, 0.5, 50_000)][1:]
     [('SimpleCountMin', 1184), ('ProportionalCountMin', 1856), ('SplitterCountMin', 50224)]
@@ -76,7 +85,7 @@ def wcm_plan(eps: float, delta: float, arrivals: int) -> list[dict[str, Any]]:
 
 
 class WcmSketch(WindowedCountMin[WcmShape]):
-    """Base of the four. They differ in their cells."""
+    """Base of the four, which differ in their cells."""
 
     _parts: tuple[CounterArray, CounterArray]
 
@@ -97,7 +106,7 @@ class WcmSketch(WindowedCountMin[WcmShape]):
         check_probability("delta", delta)
         shape = WcmShape(*window, eps, delta, 0, check_word("seed", seed), tau, mu)
         if (cells := math.prod(shape.size)) > _MOST_CELLS:
-            raise ParameterError(f"eps={eps!r}, delta={delta!r} need {cells:,} cells; give a larger eps")
+            raise ParameterError(f"eps={eps!r}, delta={delta!r} need {cells:,} cells", remedy="give a larger eps")
         self._begin(shape, self._new_parts(shape))
 
     def _begin(self, shape: WcmShape, parts: Any) -> Self:
@@ -110,15 +119,15 @@ class WcmSketch(WindowedCountMin[WcmShape]):
     @classmethod
     @abstractmethod
     def _new_cells(cls, shape: WcmShape) -> CounterArray:
-        """Empty cells of its kind."""
+        """Empty cells."""
 
     @classmethod
     def _new_total(cls, shape: WcmShape) -> CounterArray:
         return Wave(1, shape.window.span, shape.eps / 2)
 
     def __repr__(self) -> str:
-        asked = f"{self._window!r}, eps={self.eps}, delta={self.delta}{self._more()}"
-        return f"{type(self).__name__}({asked}, width={self.width}, depth={self.depth}, nbytes={self.nbytes:_})"
+        options = f"{self._window!r}, eps={self.eps}, delta={self.delta}{self._more()}"
+        return f"{type(self).__name__}({options}, width={self.width}, depth={self.depth}, nbytes={self.nbytes:_})"
 
     def _more(self) -> str:
         return ""
@@ -134,11 +143,11 @@ class WcmSketch(WindowedCountMin[WcmShape]):
         return CountMinView(self._rows, self.delta, counts, self._key_types)
 
     def cells(self) -> Counts:
-        """What each cell counts now, row by row: the matrix of the paper, rounded. Those of several sites add up."""
+        """The current count of each cell, row by row: the matrix of the paper, rounded. Those of several sites add up."""
         return self._cells_in_range(None, (self._window.ticks, None)).value
 
     def _is_live(self, now: int) -> bool:
-        # Cells that guess may still count what has left the window, and those of several sites add up.
+        # Cells that estimate may still count what has left the window, and those of several sites add up.
         if (live := super()._is_live(now)) or self._now is None:
             return live
         start = min(max(now - self._window.span - self._origin, 1), MAX_STAMP)
@@ -152,15 +161,15 @@ class WcmSketch(WindowedCountMin[WcmShape]):
         ages = super()._range(last, between)
         if ages != (self._window.ticks, None):
             raise QueryError(
-                f"a {type(self).__name__} answers for the whole window only, not for last={last!r}, between={between!r}; "
-                "leave them out, or use an EcmSketch"
+                f"a {type(self).__name__} answers for the whole window only, not for last={last!r}, between={between!r}",
+                remedy="leave them out, or use an EcmSketch",
             )
         return ages
 
     @classmethod
     def _read(cls, source: Reader) -> Self:
         base = read_window_shape(source)
-        source.check(base.merge_height == 0, "a merge height, which this has none of")
+        source.check(base.merge_height == 0, "a merge height, which this class does not have")
         shape = WcmShape(base.window, base.lateness, base.eps, base.delta, 0, source.u64(), source.f64(), source.f64())
         cls._check_read(shape, source)
         cells = math.prod(shape.size)
@@ -177,7 +186,7 @@ class WcmSketch(WindowedCountMin[WcmShape]):
 
 @storable(7)
 class PerfectCountMin(WcmSketch):
-    """A Count-Min of exactly the arrivals in the window, all of which it keeps (WCM §3.1); the measure of the others.
+    """A Count-Min of exactly the arrivals in the window, all of which it stores (WCM §3.1); the reference for the others.
 
     Within ``eps`` of all arrivals in the window, with probability 1 - ``delta``, and never too low. It answers for any range.
 
@@ -201,9 +210,10 @@ class PerfectCountMin(WcmSketch):
 
 @storable(8)
 class SimpleCountMin(WcmSketch):
-    """A Count-Min that starts anew at every multiple of the window (WCM §3.2): the smallest, and the roughest.
+    """A Count-Min that is reset at every multiple of the window (WCM §3.2): the smallest and the least accurate.
 
-    Twelve bytes a cell. A count is that since the window's last multiple, so it is too low on average by half.
+    Twelve bytes a cell. Arrivals are counted since the last multiple of the window, so counts are half of the true ones on
+    average.
 
     >>> sketch = SimpleCountMin(window=60, eps=0.1, delta=0.1)
     >>> sketch.update(["a", "b", "a"], [70, 100, 110])
@@ -220,11 +230,11 @@ class SimpleCountMin(WcmSketch):
 
 
 class _SimpleView(CountMinView):
-    """Of a ``SimpleCountMin``, whose cells do not know what came before the current period."""
+    """Counts of a ``SimpleCountMin``, whose cells do not know the arrivals before the current period."""
 
     def key_bounds(self, hashes: Hashes, together: int = 1) -> Bounds:
         low, value, high = super().key_bounds(hashes, together)
-        # What came before this period is unknown by key, but known in all.
+        # Arrivals before this period are not known by key, but their number is.
         counted = int(self.cell_bounds().value[: int(self._rows.width)].sum())
         before = max(int(self.total_bounds().high[0]) - counted, 0)
         return Bounds(low, value, np.minimum(high, value + before))
@@ -232,9 +242,9 @@ class _SimpleView(CountMinView):
 
 @storable(9)
 class ProportionalCountMin(WcmSketch):
-    """A Count-Min that drains as much as the window before had, evenly (WCM §3.3).
+    """A Count-Min that removes the counts of the previous window at an even rate (WCM §3.3).
 
-    36 bytes a cell. Good while the rates of keys change little within a window; a burst that is over is drained too slowly.
+    36 bytes a cell. Good while the rates of keys change little within a window; a burst that has ended is removed too slowly.
 
     >>> sketch = ProportionalCountMin(window=arrivals(100), eps=0.1, delta=0.1)
     >>> sketch.update(["a", "b"] * 100)
@@ -249,11 +259,10 @@ class ProportionalCountMin(WcmSketch):
 
 @storable(10)
 class SplitterCountMin(WcmSketch):
-    """A Count-Min whose cells cut their past into pieces of even rate, and drain piece by piece (WCM §3.4).
+    """A Count-Min whose cells cut their past into pieces of even rate, and remove it piece by piece (WCM §3.4).
 
-    Two pieces are told apart when their rates differ by more than a factor of ``mu`` (1 or more), once a piece has a share
-    of ``tau`` (above 0, at most 1) of what a cell gets in a window on average. So there are at most depth·width/tau of them, in
-    windows of time about so many, as nobody knows what a window will get.
+    There are at most depth·width/tau pieces; in windows of time about that number, as the arrivals of a window are not known
+    in advance.
 
     >>> sketch = SplitterCountMin(window=arrivals(1000), eps=0.1, delta=0.1, tau=0.05, mu=1.5)
     >>> sketch.update([1] * 800 + [2] * 800)
@@ -279,7 +288,7 @@ class SplitterCountMin(WcmSketch):
 
     @property
     def splits(self) -> int:
-        """How many pieces there are beyond two for each cell."""
+        """The number of pieces in addition to two for each cell."""
         return 0 if self._now is None else self._splitter.splits(self._now - self._origin)
 
     @property

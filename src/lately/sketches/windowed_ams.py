@@ -1,4 +1,4 @@
-"""A Fast-AMS sketch whose cells count over a window: second moments and joins of what came lately.
+"""A Fast-AMS sketch whose cells count over a window: second moments and joins of recent arrivals.
 
 A cell is a pair of window counters, one for the keys whose sign is plus and one for those whose sign is minus:
 
@@ -10,15 +10,15 @@ which are each off by at most s of their count. Then |y - x| ≤ s·c cell by ce
     | |y|² - |x|² | = |(y - x)·(y + x)| ≤ s|c|·(2|x| + s|c|) ≤ (2s + s²)·|c|²
 
 Half of eps goes to the table and half to the counters, 2s + s² = eps/2. A median moves no further than the row that moves
-most, so an answer about the last so long is off by at most eps/2·F2 + eps/2·|c|² with probability 1 - delta, where F2 is the
-second moment and |c|² the largest of the rows'; a row's is F2 + (N² - F2)/width on average, with N arrivals. In the same way
-an inner product is off by at most eps/2·|a||b| + eps/2·|c_a||c_b|. A range in the past is a difference of two counts: there
-c is the arrivals since it began plus those since it ended.
+most, so an answer about the most recent period is off by at most eps/2·F2 + eps/2·|c|² with probability 1 - delta, where F2
+is the second moment and |c|² the largest of the rows'; a row's is F2 + (N² - F2)/width on average, with N arrivals. In the
+same way an inner product is off by at most eps/2·|a||b| + eps/2·|c_a||c_b|. A range in the past is a difference of two counts:
+there c is the arrivals since it began plus those since it ended.
 
-The bounds of an answer say what it is off by there. Every counter knows for certain how far off it may be, and interval
-arithmetic makes of that certain bounds of each exact row. If low_r ≤ x_r ≤ high_r in every row, then median(low) ≤ median(x) ≤
-median(high), because a median does not fall when any of its numbers grows. What is left to chance is how far the median of
-exact rows is from the truth, as in Fast-AMS.
+The bounds of an answer state its actual error. Every counter has certain bounds, and interval arithmetic makes certain
+bounds of each exact row from them. If low_r ≤ x_r ≤ high_r in every row, then median(low) ≤ median(x) ≤
+median(high), because a median does not fall when any of its numbers grows. Only the distance of the
+median of exact rows from the truth is a matter of probability, as in Fast-AMS.
 """
 
 import math
@@ -51,7 +51,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class AmsShape(Shape):
-    """What a windowed Fast-AMS sketch was asked for."""
+    """The options of a windowed Fast-AMS sketch."""
 
     seed: int
 
@@ -75,7 +75,7 @@ class AmsShape(Shape):
 
 
 class Rows(NamedTuple):
-    """What is known of ``depth`` rows of ``width`` numbers, or of one number a row."""
+    """Bounds of ``depth`` rows of ``width`` numbers, or of one number a row."""
 
     low: Floats
     value: Floats
@@ -89,7 +89,7 @@ class Rows(NamedTuple):
 
     def times(self, other: "Rows") -> "Rows":
         """The products with another's, added up in each row."""
-        ends = [mine * its for mine in (self.low, self.high) for its in (other.low, other.high)]
+        ends = [left * right for left in (self.low, self.high) for right in (other.low, other.high)]
         return Rows(np.minimum.reduce(ends), self.value * other.value, np.maximum.reduce(ends)).summed()
 
     def summed(self) -> "Rows":
@@ -102,13 +102,12 @@ class Rows(NamedTuple):
 
 @storable(15)
 class WindowedAmsSketch(WindowedSketch[AmsShape]):
-    """Second moments, inner products and sums over keys of what came lately, over a sliding window; mergeable across sites.
+    """Second moments, inner products and sums over keys, over a sliding window; mergeable across sites.
 
-    Build it by the guarantee: with probability 1 - ``delta`` a second moment F2 of the last so long is off by at most ``eps``/2
-    of F2 and eps/2 of F2 + (N² - F2)/width, N being the arrivals and the second part an average; the bounds of an answer
-    say what it is there. An ``EcmSketch`` is off by eps·N² instead, which says nothing where there are many keys. ``window``,
-    ``counter`` and ``merge_height`` are as there, but randomized waves are refused. Memory is O(1/eps³ · ln 1/delta · log
-    arrivals), an update costs O(ln 1/delta).
+    With probability 1 - ``delta`` a second moment F2 of the most recent period is off by at most eps/2 of F2 plus eps/2 of
+    F2 + (N² - F2)/width, where N is the number of arrivals and the second part an average; the bounds of an answer state its
+    actual error. An ``EcmSketch`` is off by eps·N² instead, which says nothing where there are many keys. Memory is
+    O(1/eps³ · ln 1/delta · log arrivals), an update costs O(ln 1/delta).
 
     >>> sketch = WindowedAmsSketch(window="1h", eps=0.2, delta=0.1)
     >>> sketch.update(["/cart", "/", "/cart"], ["2026-01-01T12:00", "2026-01-01T12:20", "2026-01-01T12:30"])
@@ -136,14 +135,14 @@ class WindowedAmsSketch(WindowedSketch[AmsShape]):
         plan.deltas(delta, counter)
         if counter == "randwave":
             raise ParameterError(
-                "counter='randwave': randomized waves give no guarantee for self-joins and inner products "
-                "(ECM-15 section 7.2); give counter='wave', 'exphist' or 'exact'"
+                "counter='randwave': randomized waves give no guarantee for self-joins and inner products (ECM-15 section 7.2)",
+                remedy="give counter='wave', 'exphist' or 'exact'",
             )
         shape = AmsShape(
             *window_and_lateness(window, tick, lateness), eps, delta, merge_height, counter, SAMPLES, check_word("seed", seed)
         )
         if (cells := math.prod(shape.size)) > MOST_CELLS:
-            raise ParameterError(f"eps={eps!r}, delta={delta!r} need {cells:,} cells; give a larger eps")
+            raise ParameterError(f"eps={eps!r}, delta={delta!r} need {cells:,} cells", remedy="give a larger eps")
         self._begin(shape, _arrays(shape))
 
     # -- what it is made of --------------------------------------------------------------------------------------------
@@ -160,12 +159,12 @@ class WindowedAmsSketch(WindowedSketch[AmsShape]):
 
     @property
     def counter(self) -> str:
-        """The family of its counters."""
+        """The family of the counters."""
         return self._shape.counter
 
     @property
     def error(self) -> float:
-        """The error that its counters have now, merges included: (1 + eps_sw)^(h + 1) - 1, or 0 if they are exact."""
+        """The current error of the counters, after h levels of merging: (1 + eps_sw)^(h + 1) - 1; 0 if they are exact."""
         return 0.0 if self.counter == "exact" else self._parts[0].error
 
     @classmethod
@@ -186,9 +185,9 @@ class WindowedAmsSketch(WindowedSketch[AmsShape]):
     # -- write ---------------------------------------------------------------------------------------------------------
 
     def update(self, keys: Any, times: Any = None, counts: Any = None) -> None:
-        """Count a column of keys at their times, ``counts`` times each; all of it as in an ``EcmSketch``.
+        """Count a column of keys at their times, ``counts`` times each; as in an ``EcmSketch``.
 
-        A window forgets, but it takes nothing back: counts are 0 or more.
+        Counts are 0 or more: over a window nothing can be subtracted.
         """
         self._ingest(key_column(keys), times, counts)
 
@@ -220,9 +219,9 @@ class WindowedAmsSketch(WindowedSketch[AmsShape]):
         ages = self._range(last, between)
         times = [t for t in (self._now, other._now) if t is not None]
         now = max(times) if times and self._window.kind != "arrivals" else None
-        mine, its = self._rows(ages, now), other._rows(ages, now)
-        norms = math.sqrt(self._second_moment(mine)[2] * self._second_moment(its)[2])
-        return self._within(mine.times(its), norms, 1 - 3 * self.delta, least=0.0)
+        left, right = self._rows(ages, now), other._rows(ages, now)
+        norms = math.sqrt(self._second_moment(left)[2] * self._second_moment(right)[2])
+        return self._within(left.times(right), norms, 1 - 3 * self.delta, least=0.0)
 
     def range_sum(
         self, keys: Any, *, weights: Any = None, last: Duration | None = None, between: tuple[Any, Any] | None = None
@@ -248,7 +247,7 @@ class WindowedAmsSketch(WindowedSketch[AmsShape]):
         return low / (1 + self._shape.eps_ams), value, high / (1 - self._shape.eps_ams)
 
     def _within(self, rows: Rows, norms: float, confidence: float, least: float) -> Estimate:
-        """The median of the rows, with the error of the table around it; what is sure to be ``least`` or more is."""
+        """The median of the rows, with the error of the table around it; no answer is below ``least``."""
         off = self._shape.eps_ams * norms
         low, value, high = rows.medians()
         return Estimate(max(value, least), max(low - off, least), max(high + off, least), max(confidence, 0.0))
@@ -260,13 +259,13 @@ class WindowedAmsSketch(WindowedSketch[AmsShape]):
 
     def _rows(self, ages: tuple[int, int | None], now: int | None = None) -> Rows:
         """Bounds of the signed cells in a range."""
-        found = self._bounds(self._parts[0], None, self._held_table, ages, now)
-        low, value, high = (part.reshape(self.depth, self.width, 2) for part in found)  # whole numbers, which cancel exactly
+        bounds = self._bounds(self._parts[0], None, self._buffered_by_counter, ages, now)
+        low, value, high = (part.reshape(self.depth, self.width, 2) for part in bounds)  # whole numbers, which cancel exactly
         plus, minus = (low[..., 0], value[..., 0], high[..., 0]), (high[..., 1], value[..., 1], low[..., 1])
-        return Rows(*((mine - its).astype(np.float64) for mine, its in zip(plus, minus, strict=True)))
+        return Rows(*((added - removed).astype(np.float64) for added, removed in zip(plus, minus, strict=True)))
 
-    def _held_table(self, tick: int) -> Counts:
-        """What is held back since a tick, by counter."""
+    def _buffered_by_counter(self, tick: int) -> Counts:
+        """What the reorder buffer holds since a tick, by counter."""
         table = np.zeros(self._parts[0].cells, np.int64)
         newer = self._reorder_buffer.ticks >= tick
         cells = np.empty(int(newer.sum()), np.uint32)
@@ -278,12 +277,12 @@ class WindowedAmsSketch(WindowedSketch[AmsShape]):
     def _comparable(self, other: object) -> None:
         if not isinstance(other, WindowedAmsSketch):
             raise MergeError(
-                f"an inner product of a WindowedAmsSketch and a {type(other).__name__}; give two WindowedAmsSketches"
+                f"an inner product of a WindowedAmsSketch and a {type(other).__name__}", remedy="give two WindowedAmsSketches"
             )
         for name in ("window", "eps", "delta", "seed"):
-            mine, its = getattr(self._shape, name), getattr(other._shape, name)
-            if mine != its:
-                raise MergeError(f"two streams differ in {name}: {mine!r} and {its!r}; build their sketches alike")
+            left, right = getattr(self._shape, name), getattr(other._shape, name)
+            if left != right:
+                raise MergeError(f"two streams differ in {name}: {left!r} and {right!r}", remedy="build their sketches alike")
 
     # -- bytes ---------------------------------------------------------------------------------------------------------
 
@@ -291,7 +290,7 @@ class WindowedAmsSketch(WindowedSketch[AmsShape]):
     def _read(cls, source: Reader) -> Self:
         base = read_shape(source)
         shape = AmsShape(**{field.name: getattr(base, field.name) for field in fields(base)}, seed=source.u64())
-        source.check(shape.counter != "randwave", "randomized waves, whose signs prove nothing")
+        source.check(shape.counter != "randwave", "randomized waves, which give no guarantee for signed sums")
         cells = math.prod(shape.size)
         source.check(cells <= MOST_CELLS, f"{cells} cells")
         source.fits(starting_bytes(shape.counter, 2 * cells, shape.eps_sw, shape.delta, shape.samples))

@@ -81,12 +81,10 @@ class WindowedCountMin(WindowedSketch[S]):
     # -- write ---------------------------------------------------------------------------------------------------------
 
     def update(self, keys: Any, times: Any = None, counts: Any = None) -> None:
-        """Count a column of keys at their times, ``counts`` times each; a scalar is a column of one.
+        """Count a column of keys at their times, ``counts`` times each.
 
-        Keys are text, bytes, integers or tuples of those, as lists, NumPy, pandas, polars or Arrow columns. In a window of
-        arrivals leave the times out; there each row is one arrival, whatever its count. A batch may
-        come in any order. What is older than the newest arrival already counted is late: held back and sorted in within
-        ``lateness``, else refused into ``late``. The whole batch is checked before any of it is counted.
+        The whole batch is checked before any of it is counted. Rows of a batch may be in any order. A row that is older than
+        the newest arrival by more than ``lateness`` is late: it is not counted, except in ``late``.
         """
         column = key_column(keys)
         self._ingest(column, times, counts)
@@ -107,14 +105,14 @@ class WindowedCountMin(WindowedSketch[S]):
     # -- read ----------------------------------------------------------------------------------------------------------
 
     def count(self, key: Any, last: Duration | None = None, between: tuple[Any, Any] | None = None) -> Estimate:
-        """How often a key was seen in the last so long, or in a range of the past; the whole window by default.
+        """How often a key occurred in the most recent period, or in a range of the past.
 
         ``high`` is certain (except with randomized waves), ``low`` holds with probability 1 - delta.
         """
         return self.in_range(last, between).count(key)
 
     def counts(self, keys: Any, last: Duration | None = None, between: tuple[Any, Any] | None = None) -> Estimates:
-        """How often each of many keys was seen: ``.value``, ``.low`` and ``.high`` are arrays.
+        """How often each key of a column occurred: ``.value``, ``.low`` and ``.high`` are arrays.
 
         >>> import lately as lt
         >>> sketch = lt.EcmSketch(window=100, eps=0.1, delta=0.1)
@@ -138,26 +136,26 @@ class WindowedCountMin(WindowedSketch[S]):
 
     def _merge(self, others: Sequence[Self], eps: float | None = None) -> Self:
         result = super()._merge(others, eps)
-        result._key_types = union(*(one._key_types for many in (self, *others) for one in inputs_of(many)))
+        result._key_types = union(*(part._key_types for sketch in (self, *others) for part in inputs_of(sketch)))
         return result
 
     def _read_state(self, source: Reader) -> None:
         super()._read_state(source)
-        self._key_types = None  # bytes do not tell them, as they are the same whoever has hashed the keys
+        self._key_types = None  # bytes hold no types of keys: they are the same wherever the keys were hashed
 
     # -- cells -----------------------------------------------------------------------------------------------------------
 
     def _cells_in_range(self, cells: Cells | None, ages: tuple[int, int | None], now: int | None = None) -> Bounds:
         """Bounds of these cells, or of all."""
 
-        def held(tick: int) -> Counts:
-            table = self._held_table(tick)
+        def buffered(tick: int) -> Counts:
+            table = self._buffered_by_cell(tick)
             return table if cells is None else table[cells]
 
-        return self._bounds(self._array, cells, held, ages, now)
+        return self._bounds(self._array, cells, buffered, ages, now)
 
-    def _held_table(self, tick: int) -> Counts:
-        """What is held back since a tick, by cell."""
+    def _buffered_by_cell(self, tick: int) -> Counts:
+        """What the reorder buffer holds since a tick, by cell."""
         table = np.zeros(self._array.cells, np.int64)
         newer = self._reorder_buffer.ticks >= tick
         for row in cells_of(self._reorder_buffer.hashes[newer], self._rows.words, self.width):

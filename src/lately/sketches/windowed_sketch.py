@@ -18,12 +18,12 @@ class WindowedSketch(Windowed[S]):
 
     @property
     def eps(self) -> float:
-        """The error asked for."""
+        """The error that the sketch was built for."""
         return self._shape.eps
 
     @property
     def delta(self) -> float:
-        """The probability asked for that an answer is off by more."""
+        """The probability that the sketch was built for that an answer is off by more."""
         return self._shape.delta
 
     @property
@@ -33,10 +33,10 @@ class WindowedSketch(Windowed[S]):
         return total
 
     def total(self, last: Duration | None = None, between: tuple[Any, Any] | None = None) -> Estimate:
-        """How many arrivals there were in all."""
+        """The number of arrivals in the most recent period, or in a range of the past; its bounds are certain."""
         low, value, high = self._total_in_range(self._range(last, between))
         return Estimate(int(value[0]), int(low[0]), int(high[0]), 1.0)
 
     def _total_in_range(self, ages: tuple[int, int | None], now: int | None = None) -> Bounds:
-        held, total = self._reorder_buffer, self._total_counter
-        return self._bounds(total, np.zeros(1, np.uint32), lambda t: held.counts[held.ticks >= t].sum(), ages, now)
+        buffer, total = self._reorder_buffer, self._total_counter
+        return self._bounds(total, np.zeros(1, np.uint32), lambda t: buffer.counts[buffer.ticks >= t].sum(), ages, now)

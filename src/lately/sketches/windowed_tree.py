@@ -76,29 +76,29 @@ class WindowedTree(ExtractableSketch[TreeShape]):
         return TreeRange(self._layout, self._suffix(older), None if newer is None else self._suffix(newer))
 
     def _tree_of(self, extract: Extract) -> TreeRange:
-        nothing_held = np.empty(0, np.int64), np.empty(0, np.int64)
-        return TreeRange(self._layout, Suffix(self._layout, self.delta, extract, extract.total, nothing_held), None)
+        nothing_buffered = np.empty(0, np.int64), np.empty(0, np.int64)
+        return TreeRange(self._layout, Suffix(self._layout, self.delta, extract, extract.total, nothing_buffered), None)
 
     def _extract_since(self, age: int) -> Extract:
-        array, held, now = self._parts[0], self._reorder_buffer, self._now
+        array, buffer, now = self._parts[0], self._reorder_buffer, self._now
         snapshot = array.at(self._stamp_at(age, now) if now is not None else MAX_STAMP)
         bounds = snapshot.raw_all()
-        newer = held.ticks >= (0 if now is None else self._tick_at(age, now))
+        newer = buffer.ticks >= (0 if now is None else self._tick_at(age, now))
         for level in self._layout.levels if newer.any() else ():
-            for row in level.cells(held.hashes[newer].view(np.int64) >> level.shift):
+            for row in level.cells(buffer.hashes[newer].view(np.int64) >> level.shift):
                 for part in bounds:
-                    np.add.at(part, row, held.counts[newer])
+                    np.add.at(part, row, buffer.counts[newer])
         # Where every arrival is still noted nothing spreads, and nothing may be added to what others spread.
         spread = np.where(snapshot.spread == 1, 0.0, snapshot.spread)
         return Extract(self.fingerprint, bounds, self._total_in_range((age, None)), spread)
 
     def _suffix(self, age: int) -> Suffix:
-        array, held, now = self._parts[0], self._reorder_buffer, self._now
-        if now is None:  # nothing came yet, so nothing is held back either
-            nothing = held.counts, held.counts
+        array, buffer, now = self._parts[0], self._reorder_buffer, self._now
+        if now is None:  # nothing was counted yet, so nothing is buffered either
+            nothing = buffer.counts, buffer.counts
             return Suffix(self._layout, self.delta, array.at(MAX_STAMP), self._total_in_range((age, None)), nothing)
-        newer = held.ticks >= self._tick_at(age, now)
-        late = held.hashes[newer].view(np.int64), held.counts[newer]
+        newer = buffer.ticks >= self._tick_at(age, now)
+        late = buffer.hashes[newer].view(np.int64), buffer.counts[newer]
         return Suffix(self._layout, self.delta, array.at(self._stamp_at(age, now)), self._total_in_range((age, None)), late)
 
     @classmethod
