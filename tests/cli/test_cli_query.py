@@ -11,7 +11,7 @@ from cli_stores import PAGES, QUESTIONS, REJECTED, SITES, run_row, traffic
 import lately as lt
 from lately import config
 from lately.core.json_encoding import to_json
-from lately.service.models import QuantilesParams
+from lately.service.request_models import QuantilesParams
 from lately.store import Store
 from lately.store.questions import Questions
 from lately.store.view import View

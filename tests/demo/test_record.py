@@ -1,4 +1,4 @@
-"""What a demo remembers, and when it says that all went well."""
+"""What a demo records, and when its summary is ok."""
 
 from datetime import UTC, datetime
 
@@ -47,7 +47,7 @@ def store(tmp_path):
     return made
 
 
-def test_bounds_that_hold_and_an_alarm_in_time_are_fine(record, store):
+def test_bounds_that_hold_and_an_alert_in_time_are_fine(record, store):
     record.add_batch(batch(5, [requests(5)]), 5, 6.5)
     record.add_batch(batch(40, [requests(40)], [alert()]), SCENARIO.attack + 7, SCENARIO.attack + 9.5)
     found = record.summary(store)
@@ -61,18 +61,18 @@ def test_bounds_that_hold_and_an_alarm_in_time_are_fine(record, store):
     assert [row["exact"] for row in found["last"]] == [requests(40).value]
 
 
-def test_no_alarm_is_not(record, store):
+def test_no_alert_is_not(record, store):
     record.add_batch(batch(40, [requests(40)]), 40, 42)
     assert not record.summary(store)["ok"]
 
 
-def test_an_alarm_of_another_monitor_is_no_alarm(record):
+def test_an_alert_of_another_monitor_is_no_alert(record):
     record.add_batch(batch(40, alerts=[alert(monitor="rush to one page")]), 40, 42)
     assert record.detection_delay() is None
     assert record.missed_attack()
 
 
-def test_before_the_attack_nothing_is_missed_but_an_alarm_is_false(record, store):
+def test_before_the_attack_nothing_is_missed_but_an_alert_is_false(record, store):
     record.add_batch(batch(10, [requests(10)]), 10, 12)
     assert not record.missed_attack()
     assert record.summary(store)["ok"]
@@ -89,7 +89,7 @@ def test_a_line_that_is_passed_again_while_the_attack_is_in_the_range_is_not_fal
     assert record.false_alerts() == 0
 
 
-def test_without_an_end_an_alarm_has_time_to_come():
+def test_without_an_end_an_alert_has_time_to_come():
     scenario = Scenario()
     record = Record(of(pipeline_file("nowhere")), 1, scenario)
     record.add_batch(batch(1), scenario.attack + 3, scenario.attack + 5)

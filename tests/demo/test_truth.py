@@ -10,6 +10,7 @@ from lately.demo.pipeline_file import pipeline_file
 from lately.demo.scenario import Scenario
 from lately.demo.traffic import EVENTS, PATHS, SITES, rows_of_second
 from lately.demo.truth import Truth, allowed_misses, checked
+from lately.store.tables import Answer
 
 SCENARIO, NOW = Scenario.of(30), 12
 
@@ -34,7 +35,7 @@ def rows():
 
 
 def ask(truth, query, item=None, site=None):
-    return truth.exact({"query": query, "site": site, "item": item}, NOW)
+    return truth.exact(Answer(None, 0, query, site, item), NOW)
 
 
 def test_counts(truth, rows):
@@ -61,12 +62,12 @@ def test_joins(truth, rows):
 
 def test_answers_are_held_against_it_and_monitors_are_not(truth):
     exact = ask(truth, "requests")
-    answers = [{"query": "requests", "site": None, "item": None, "low": exact - off, "high": exact - off} for off in (0, 1)] + [
-        {"query": "login flood", "site": None, "item": None, "low": 0, "high": 1}
+    answers = [Answer(None, 0, "requests", low=exact - off, high=exact - off) for off in (0, 1)] + [
+        Answer(None, 0, "login flood", low=0.0, high=1.0)
     ]
-    assert [row["within_bounds"] for row in checked(truth, answers, NOW)] == [True, False]
+    assert [row.within_bounds for row in checked(truth, answers, NOW)] == [True, False]
 
 
 @pytest.mark.parametrize(("confidence", "number", "most"), [(0.99, 0, 0), (0.99, 1, 1), (0.99, 10_000, 130), (1.0, 500, 0)])
 def test_how_many_bounds_may_break(confidence, number, most):
-    assert allowed_misses([{"confidence": confidence}] * number) == most
+    assert allowed_misses([confidence] * number) == most

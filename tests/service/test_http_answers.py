@@ -10,6 +10,7 @@ from serving import serving
 
 from lately.core.json_encoding import read_json, to_json
 from lately.service.app import ROUTES
+from lately.service.response_models import response_model
 from lately.store.about import About
 
 NOON = "2026-01-01T12:00:00Z"
@@ -234,7 +235,7 @@ def test_answers_are_what_the_models_say(shop):
         if route.method == "GET" and route.response is not None:
             found = shop.get(route.path, params=asked.get(route.path.removeprefix("/api/"), {}))
             assert found.status_code == 200, found.text
-            TypeAdapter(route.response).validate_json(found.content, strict=True)
+            TypeAdapter(response_model(route.response)).validate_json(found.content, strict=True)
 
 
 def test_the_openapi_document_names_every_path_and_its_failures(shop):

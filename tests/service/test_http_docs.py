@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from lately.service import models
+from lately.service import request_models
 from lately.service.app import ROUTES
 from lately.service.query_parameters import openapi_parameters
 from lately.service.security import MAX_BODY, MAX_QUERY
@@ -45,4 +45,4 @@ def test_the_dashboard_and_its_files_are_served(shop):
 def test_limits_are_the_real_ones():
     assert (MAX_BODY, MAX_QUERY) == (2**20, 2**15)
     assert "1 MiB; 32 KiB" in PAGE
-    assert models.CountsBody.model_json_schema()["properties"]["keys"]["maxItems"] == 10_000
+    assert request_models.CountsBody.model_json_schema()["properties"]["keys"]["maxItems"] == 10_000

@@ -6,7 +6,9 @@ from patience import wait_until
 from prometheus_client.parser import text_string_to_metric_families
 from serving import serving
 
-from lately.service import models
+from lately.service.response_models import response_model
+from lately.store.documents import UncountedDocument
+from lately.store.site_report import SitePage
 
 
 @pytest.fixture(scope="module", params=[(200, "timestamp"), (2_000, "integer")], ids=["200", "2000 integers"])
@@ -26,7 +28,7 @@ def get(client, path, **asked):
 
 def test_silent_and_ahead_sites(many):
     client, sites, moment = many
-    found = models.SiteRows.model_validate(get(client, "sites", limit=5)).model_dump()
+    found = response_model(SitePage).model_validate(get(client, "sites", limit=5)).model_dump()
     assert (found["sites"], found["silent"], found["ahead"], found["behind"]) == (sites, sites // 100, sites // 100, 0)
     assert (found["tolerance"], found["lag"]) == (50, 290)
     assert found["newest"] == (1_790_000_290 if moment == "integer" else "2026-01-01T12:04:50Z")
@@ -77,7 +79,7 @@ def test_answers_do_not_grow_with_the_sites(many):
 
 def test_late_and_rejected_rows(many):
     client, _, moment = many
-    late = models.UncountedRows.model_validate(get(client, "late", limit=3)).model_dump()
+    late = response_model(UncountedDocument).model_validate(get(client, "late", limit=3)).model_dump()
     assert [row["batch"] for row in late["rows"]] == [29, 28, 27]
     assert (late["reasons"], late["complete"]) == ([{"reason": "late", "rows": 30}], True)
     assert late["rows"][0]["time"] == (1_790_000_290 if moment == "integer" else "2026-01-01T12:04:50Z")

@@ -12,6 +12,7 @@ from rich.text import Text
 from lately.core.words import estimate_texts, number, size
 from lately.demo.demo_run import Demo
 from lately.demo.pipeline_file import FLOOD
+from lately.demo.record import RecordedAlert
 from lately.pipeline.batch_report import BatchReport
 
 _BAR_WIDTH = 28
@@ -76,12 +77,12 @@ def _alerts(demo: Demo) -> Iterable[RenderableType]:
         yield _alert_line(row, demo.start or 0)
 
 
-def _alert_line(row: dict[str, Any], start: int) -> Text:
-    time = datetime.fromtimestamp(start + row["second"], UTC).astimezone().strftime("%H:%M:%S")
-    is_firing = row["state"] == "firing"
+def _alert_line(row: RecordedAlert, start: int) -> Text:
+    time = datetime.fromtimestamp(start + row.second, UTC).astimezone().strftime("%H:%M:%S")
+    is_firing = row.state == "firing"
     state = "firing: crossed its threshold" if is_firing else "resolved: back below its threshold"
-    value = "" if row["value"] is None else f", at {number(round(row['value']))}"
-    return Text(f"{time}  {row['monitor']} {state}{value}", style="bold red" if is_firing else "green")
+    value = "" if row.value is None else f", at {number(round(row.value))}"
+    return Text(f"{time}  {row.monitor} {state}{value}", style="bold red" if is_firing else "green")
 
 
 def rows_per_second(done: BatchReport) -> float:

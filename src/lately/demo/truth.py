@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -11,10 +12,24 @@ from numpy.typing import NDArray
 from lately.config import Config, Counts, Exact, Join, Quantiles, SelfJoin, Top
 from lately.demo.scenario import Scenario
 from lately.demo.traffic import EVENTS, PATHS, SITES, Rows, concat, rows_of_second
+from lately.store.tables import Answer
 
 _INDEX_OF_PATH = {path: index for index, path in enumerate(PATHS)}
 
-Answer = dict[str, Any]
+
+@dataclass(frozen=True, slots=True)
+class CheckedAnswer:
+    """An answer with the exact value, and whether its bounds contain that; the other fields are those of ``Answer``."""
+
+    query: str
+    site: str | None
+    item: str | None
+    exact: float
+    value: float | None
+    low: float | None
+    high: float | None
+    confidence: float
+    within_bounds: bool
 
 
 class _RangeRows:
@@ -63,13 +78,13 @@ class Truth:
 
     def exact(self, answer: Answer, now: int) -> float:
         """The exact value of an answer, given that ``now`` is the newest second whose rows have arrived."""
-        query = self._queries[answer["query"]]
-        rows = self._rows_of(query.last, now, answer["site"])
+        query = self._queries[answer.query]
+        rows = self._rows_of(query.last, now, answer.site)
         match query:
             case Counts() | Top():
-                return float(rows.counts[_INDEX_OF_PATH[answer["item"]]])
+                return float(rows.counts[_INDEX_OF_PATH[answer.item or ""]])
             case Quantiles():
-                return rows.quantile(float(answer["item"]))
+                return rows.quantile(float(answer.item or ""))
             case SelfJoin():
                 return float(rows.counts @ rows.counts)
             case Join():
@@ -99,19 +114,35 @@ def _event_of(expression: str) -> str:
     return expression.split("'")[1]
 
 
-def checked(truth: Truth, answers: Iterable[Answer], now: int) -> list[Answer]:
-    """The answers of queries after second ``now``, with two more columns: ``exact``, and whether it is ``within_bounds``."""
-    rows = [answer | {"exact": truth.exact(answer, now)} for answer in answers if truth.has_query(answer["query"])]
-    return [row | {"within_bounds": row["low"] <= row["exact"] <= row["high"]} for row in rows]
+def checked(truth: Truth, answers: Iterable[Answer], now: int) -> list[CheckedAnswer]:
+    """The answers of queries after second ``now``, compared with the exact values.
+
+    Parameters
+    ----------
+    truth
+        Computes the exact values.
+    answers
+        The answers. Those of monitors are left out.
+    now
+        The newest second whose rows have arrived.
+    """
+    return [_checked(answer, truth.exact(answer, now)) for answer in answers if truth.has_query(answer.query)]
 
 
-def allowed_misses(answers: Iterable[Answer]) -> int:
-    """How many answers may miss the exact value, given their confidences: the expected number and three standard deviations.
+def _checked(answer: Answer, exact: float) -> CheckedAnswer:
+    low = -math.inf if answer.low is None else answer.low
+    high = math.inf if answer.high is None else answer.high
+    bounds = answer.value, answer.low, answer.high, answer.confidence or 0.0
+    return CheckedAnswer(answer.query, answer.site, answer.item, exact, *bounds, within_bounds=low <= exact <= high)
 
-    >>> allowed_misses([{"confidence": 0.99}] * 1000), allowed_misses([{"confidence": 1.0}] * 1000)
+
+def allowed_misses(confidences: Iterable[float]) -> int:
+    """How many of these answers may miss the exact value: the expected number and three standard deviations.
+
+    >>> allowed_misses([0.99] * 1000), allowed_misses([1.0] * 1000)
     (20, 0)
     """
-    probabilities: list[float] = [1 - answer["confidence"] for answer in answers]
+    probabilities = [1 - confidence for confidence in confidences]
     expected = sum(probabilities)
     variance = sum(probability * (1 - probability) for probability in probabilities)
     return math.ceil(expected + 3 * math.sqrt(variance) - 1e-9)

@@ -15,14 +15,18 @@ from starlette.staticfiles import StaticFiles
 
 import lately
 from lately.service import endpoints as ends
-from lately.service import http_errors, models
+from lately.service import http_errors, responses
+from lately.service import request_models as requests
 from lately.service.broadcast import Broadcaster
 from lately.service.executor import TimedExecutor
+from lately.service.json_response import JsonResponse
 from lately.service.metrics import Metrics
-from lately.service.plain import Json
 from lately.service.query_parameters import openapi_parameters, parse_query
+from lately.service.response_models import response_model
 from lately.service.security import SecurityMiddleware, checked_token
 from lately.service.store_queries import StoreQueries
+from lately.store import documents
+from lately.store.site_report import SitePage
 from lately.store.view import View
 
 
@@ -39,7 +43,7 @@ class Route:
     params
         The model of its query parameters; None if FastAPI reads the request, as it does for a body.
     response
-        The model of its response; None if that is not JSON.
+        The dataclass of its response, or a union of several; None if the response is not JSON.
     summary
         What it answers, for the OpenAPI document.
     errors
@@ -58,75 +62,111 @@ class Route:
 
 
 _SKETCH_ERRORS = (404, 409)
-_TOP_ROWS = models.KeyRows | models.SiteKeyRows
+_TOP = documents.KeysDocument | documents.SiteKeysDocument
 #: Routes are searched in this order, so the path with the most requests is the first.
 ROUTES = (
-    Route("/api/count", ends.count, models.CountParams, models.CountAnswer, "How often a key occurred", _SKETCH_ERRORS),
+    Route("/api/count", ends.count, requests.CountParams, responses.CountDocument, "How often a key occurred", _SKETCH_ERRORS),
     Route(
-        "/api/health", ends.health, models.NoParams, models.Health, "Whether the store can be read, and the age of its answers"
+        "/api/health",
+        ends.health,
+        requests.NoParams,
+        responses.HealthDocument,
+        "Whether the store can be read, and the age of its answers",
     ),
     Route(
         "/api/about",
         ends.about,
-        models.NoParams,
-        models.About,
+        requests.NoParams,
+        responses.AboutDocument,
         "The pipeline, its queries and sites, and the available questions",
     ),
     Route(
-        "/api/counts", ends.counts, None, models.KeyRows, "How often each of many keys occurred", (*_SKETCH_ERRORS, 413), "POST"
+        "/api/counts",
+        ends.counts,
+        None,
+        documents.KeysDocument,
+        "How often each of many keys occurred",
+        (*_SKETCH_ERRORS, 413),
+        "POST",
     ),
-    Route("/api/top", ends.top, models.TopParams, _TOP_ROWS, "The most frequent keys", _SKETCH_ERRORS),
+    Route("/api/top", ends.top, requests.TopParams, _TOP, "The most frequent keys", _SKETCH_ERRORS),
     Route(
-        "/api/quantiles", ends.quantiles, models.QuantilesParams, models.QuantileRows, "Quantiles of the values", _SKETCH_ERRORS
+        "/api/quantiles",
+        ends.quantiles,
+        requests.QuantilesParams,
+        documents.QuantilesDocument,
+        "Quantiles of the values",
+        _SKETCH_ERRORS,
     ),
     Route(
         "/api/range",
         ends.key_range,
-        models.KeyRangeParams,
-        models.EstimateAnswer,
+        requests.KeyRangeParams,
+        documents.EstimateDocument,
         "The number of rows with a key or value from lo to hi",
         _SKETCH_ERRORS,
     ),
     Route(
         "/api/self-join",
         ends.self_join,
-        models.SketchParams,
-        models.EstimateAnswer,
+        requests.SketchParams,
+        documents.EstimateDocument,
         "The sum of the squared counts of all keys",
         _SKETCH_ERRORS,
     ),
     Route(
         "/api/inner-product",
         ends.inner_product,
-        models.InnerProductParams,
-        models.EstimateAnswer,
+        requests.InnerProductParams,
+        documents.EstimateDocument,
         "The number of pairs of rows with equal keys",
         _SKETCH_ERRORS,
     ),
-    Route("/api/total", ends.total, models.SketchParams, models.EstimateAnswer, "The total number of rows", _SKETCH_ERRORS),
-    Route("/api/answers", ends.answers, models.AnswersParams, models.AnswerRows, "The newest answers of the queries", (404,)),
+    Route(
+        "/api/total", ends.total, requests.SketchParams, documents.EstimateDocument, "The total number of rows", _SKETCH_ERRORS
+    ),
+    Route(
+        "/api/answers",
+        ends.answers,
+        requests.AnswersParams,
+        documents.AnswersDocument,
+        "The newest answers of the queries",
+        (404,),
+    ),
     Route(
         "/api/history",
         ends.history,
-        models.HistoryParams,
-        models.HistoryRows,
+        requests.HistoryParams,
+        documents.HistoryDocument,
         "A query's answers over time, oldest first",
         (404,),
     ),
-    Route("/api/alerts", ends.alerts, models.AlertsParams, models.AlertRows, "Alerts that fired or were resolved, newest last"),
-    Route("/api/runs", ends.runs, models.RunsParams, models.RunRows, "The batches, newest last"),
-    Route("/api/late", ends.late, models.UncountedParams, models.UncountedRows, "Rows that arrived too late, newest first"),
-    Route("/api/rejected", ends.rejected, models.UncountedParams, models.UncountedRows, "Invalid rows, newest first"),
-    Route("/api/sites", ends.sites, models.SitesParams, models.SiteRows, "The states of the sites, the longest silent first"),
+    Route(
+        "/api/alerts",
+        ends.alerts,
+        requests.AlertsParams,
+        documents.AlertsDocument,
+        "Alerts that fired or were resolved, newest last",
+    ),
+    Route("/api/runs", ends.runs, requests.RunsParams, documents.RunsDocument, "The batches, newest last"),
+    Route(
+        "/api/late",
+        ends.late,
+        requests.UncountedParams,
+        documents.UncountedDocument,
+        "Rows that arrived too late, newest first",
+    ),
+    Route("/api/rejected", ends.rejected, requests.UncountedParams, documents.UncountedDocument, "Invalid rows, newest first"),
+    Route("/api/sites", ends.sites, requests.SitesParams, SitePage, "The states of the sites, the longest silent first"),
     Route(
         "/api/site-totals",
         ends.site_totals,
-        models.SiteTotalsParams,
-        models.SiteTotalRows,
+        requests.SiteTotalsParams,
+        responses.SiteTotalsDocument,
         "Rows in the window and bytes, by site",
     ),
-    Route("/api/stream", ends.stream, models.StreamParams, None, "New batches and alerts as server-sent events"),
-    Route("/metrics", ends.metrics, models.NoParams, None, "Metrics for Prometheus"),
+    Route("/api/stream", ends.stream, requests.StreamParams, None, "New batches and alerts as server-sent events"),
+    Route("/metrics", ends.metrics, requests.NoParams, None, "Metrics for Prometheus"),
 )
 #: Responses that are not JSON, and a header.
 _STREAM = {"description": "Server-sent events: batch, alert", "content": {"text/event-stream": {"schema": {"type": "string"}}}}
@@ -202,8 +242,8 @@ def _add(app: FastAPI, route: Route, responses: dict[int | str, Any]) -> None:
         route.path,
         endpoint,
         methods=[route.method],
-        response_model=route.response,
-        response_class=Response if route.response is None else Json,
+        response_model=None if route.response is None else response_model(route.response),
+        response_class=Response if route.response is None else JsonResponse,
         responses=responses,
         summary=route.summary,
         operation_id=route.path.removeprefix("/api").strip("/").replace("-", "_"),
@@ -231,7 +271,7 @@ def _with_params(endpoint: Callable[..., Any], params: type[BaseModel]) -> Calla
 
 def _error_responses(more: tuple[int, ...], token: str | None) -> dict[int | str, Any]:
     codes = {400, 503, *more} | ({401} if token is not None else set())
-    return {code: {"model": models.ErrorBody, "description": _ERRORS[code]} for code in sorted(codes)}
+    return {code: {"model": response_model(responses.ErrorDocument), "description": _ERRORS[code]} for code in sorted(codes)}
 
 
 _ERRORS = {

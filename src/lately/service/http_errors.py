@@ -9,7 +9,8 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from lately.core.errors import FormatError, LatelyError, QueryError, RangeError
-from lately.service.plain import Json
+from lately.service.json_response import JsonResponse
+from lately.service.responses import ErrorDetails, ErrorDocument
 from lately.store.errors import UnknownError
 
 LOG = logging.getLogger("lately.service")
@@ -35,7 +36,7 @@ class HttpError(Exception):
     remedy
         What to do about it; None if the message says it all.
 
-    >>> HttpError(404, "unknown_site", "no site 'rome'", "choose one of lima, paris").body()["error"]["remedy"]
+    >>> HttpError(404, "unknown_site", "no site 'rome'", "choose one of lima, paris").document().error.remedy
     'choose one of lima, paris'
     """
 
@@ -43,14 +44,14 @@ class HttpError(Exception):
         super().__init__(message)
         self.status, self.code, self.message, self.remedy = status, code, message, remedy
 
-    def body(self) -> dict[str, Any]:
-        """The JSON body of the response."""
-        return {"error": {"code": self.code, "message": self.message, "remedy": self.remedy}}
+    def document(self) -> ErrorDocument:
+        """The body of the response."""
+        return ErrorDocument(ErrorDetails(self.code, self.message, self.remedy))
 
-    def response(self) -> Json:
+    def response(self) -> JsonResponse:
         """The whole response, with the headers that its status code demands."""
         headers = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": "1"}}.get(self.status)
-        return Json(self.body(), self.status, headers)
+        return JsonResponse(self.document(), self.status, headers)
 
 
 def to_http_error(error: LatelyError | OSError | pa.ArrowException) -> HttpError:
@@ -79,7 +80,7 @@ def to_http_error(error: LatelyError | OSError | pa.ArrowException) -> HttpError
 def install(app: FastAPI) -> None:
     """Register the handlers that give every error of an app the same JSON shape."""
 
-    async def handle(_: Request, error: Exception) -> Json:
+    async def handle(_: Request, error: Exception) -> JsonResponse:
         return (error if isinstance(error, HttpError) else to_http_error(error)).response()
 
     for kind in (HttpError, *STORE_ERRORS):
@@ -148,12 +149,12 @@ def _shortened(value: Any) -> str:
     return text if len(text) <= _MAX_VALUE_LENGTH else f"{text[:_MAX_VALUE_LENGTH]}…"
 
 
-async def _handle_validation_error(_: Request, error: Exception) -> Json:
+async def _handle_validation_error(_: Request, error: Exception) -> JsonResponse:
     assert isinstance(error, RequestValidationError)
     return validation_error(error.errors()[0], 1).response()
 
 
-async def _handle_http_exception(request: Request, error: Exception) -> Json:
+async def _handle_http_exception(request: Request, error: Exception) -> JsonResponse:
     assert isinstance(error, HTTPException)
     code = {404: "unknown_path", 405: "wrong_method"}.get(error.status_code, "bad_value")
     reasons = {404: "there is no such path", 405: "this path does not support that method"}

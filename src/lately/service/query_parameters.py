@@ -25,7 +25,7 @@ def parse_query(model: type[M], query: bytes) -> M:
     query
         The query string, percent-encoded.
 
-    >>> from lately.service.models import CountParams
+    >>> from lately.service.request_models import CountParams
     >>> params = parse_query(CountParams, b"key=GET%20/&last=10m&site=lima&site=paris")
     >>> params.key, params.last, params.start, params.site
     ('GET /', '10m', None, ['lima', 'paris'])
@@ -54,7 +54,7 @@ def _list_names(model: type[BaseModel]) -> frozenset[str]:
 def openapi_parameters(model: type[BaseModel]) -> list[dict[str, Any]]:
     """The parameters as the OpenAPI document describes them.
 
-    >>> from lately.service.models import AlertsParams
+    >>> from lately.service.request_models import AlertsParams
     >>> [(row["name"], row["required"], row["schema"]["default"]) for row in openapi_parameters(AlertsParams)]
     [('limit', False, 100)]
     """

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from lately.service.executor import TimedExecutor
 from lately.service.http_errors import HttpError
-from lately.service.models import CountsBody, RangeParams, SketchParams
+from lately.service.request_models import CountsBody, RangeParams, SketchParams
 from lately.store.documents import Scope
 from lately.store.questions import Questions
 from lately.store.tables import TimeType
