@@ -5,6 +5,7 @@ from collections import Counter
 
 import pytest
 import stores
+from patience import wait_until
 from pydantic import TypeAdapter
 from serving import serving
 
@@ -16,8 +17,9 @@ from lately.store.about import About
 NOON = "2026-01-01T12:00:00Z"
 
 
-def get(client, path, **asked):
-    found = client.get(f"/api/{path}", params=asked)
+def get(client, path, **params):
+    """A response; one that is being prepared, as kernels may have to be compiled first, is requested again."""
+    found = wait_until(lambda: (answer := client.get(f"/api/{path}", params=params)).status_code != 503 and answer, pause=0.5)
     assert found.status_code == 200, found.text
     assert found.headers["content-type"] == "application/json"
     return found.json()
