@@ -35,8 +35,6 @@ from lately.store import Store
 from lately.store.tables import Alert, Answer, Run, SiteRow, Time
 from lately.store.upkeep import is_due, tidy
 
-_COUNTS = ("rows", "counted", "late", "rejected")
-
 
 @dataclass(frozen=True)
 class RunContext:
@@ -85,6 +83,7 @@ class MicroBatch:
         self._context, self._rows, self._number, self._stream = context, rows, number, stream
         self._plan, self._store, self._versions = context.plan, context.store, context.versions
         self._spark: SparkSession = rows.sparkSession
+        self._began, self._started_at = clock.perf_counter(), datetime.now(UTC)
         self._after: StateVersion | None = None
         self._now_before: int | None = None
 
@@ -93,20 +92,17 @@ class MicroBatch:
 
         Returns None if an earlier run published this batch, but Spark did not note it.
         """
-        began, started_at, number = clock.perf_counter(), datetime.now(UTC), self._number
-        published = self._versions.batches()
+        number, published = self._number, self._versions.batches()
         self._context.guard.protect(number, published=number in published)
         if number in published:
             self._now_before = self._versions.read(number - 1).now if number - 1 in published else None
             self._after = self._versions.read(number)
             return None
-        before = StateVersion(-1, self._stream, {}) if number == 0 else self._versions.read(number - 1)
-        if number == 0 and self._context.config.source.mode != "batch":
-            self._store.claim(f"stream {self._stream}")
+        before = self._previous_version()
         self._store.clear(number)
         reports = self._run_tasks(before)
         write_ahead(self._rows, self._context.validator, reports, self._store, number)
-        after = self._next_version(before, reports, started_at)
+        after = self._next_version(before, reports)
         monitored = settle(self._plan, self._versions, after, reports, self._spark)
         rows, shipped = self._answers(after, reports)
         after = self._versions.compacted(after)
@@ -114,35 +110,37 @@ class MicroBatch:
         answers, alerts = self._write_answers([*rows, *monitored.answers], monitored.alerts, time)
         self._store.put("sites", number, _site_rows(self._plan, after))
         after = store_sketches(self._context.config, self._plan, self._store, self._versions, after)
-        counts = {name: _sum(reports, name) for name in _COUNTS}
-        run = Run(
-            number,
-            time,
-            started_at,
-            clock.perf_counter() - began,
-            **counts,
-            sites=len(after.places),
-            state_bytes=after.live_bytes,
-            shipped_bytes=shipped,
-            monitor_bytes=monitored.message_bytes,
-            everything_bytes=_sum(reports, "everything"),
-        )
-        self._store.put("runs", number, [run])
-        self._versions.write(after, self._context.guard.check_lease)
-        self._context.guard.protect(number, published=True)
-        self._versions.tidy()
+        self._write_run(reports, after, time, (shipped, monitored.message_bytes))
+        self._publish(after)
         self._now_before, self._after = before.now, after
         return BatchReport(
             number,
             time,
-            **counts,
+            **_counts(reports),
             sites=len(after.places),
-            seconds=clock.perf_counter() - began,
+            seconds=self._seconds(),
             state_bytes=after.live_bytes,
             answers=answers,
             alerts=alerts,
             reasons=all_reasons(reports),
         )
+
+    def _previous_version(self) -> StateVersion:
+        """Return the version that this batch continues; the first batch of a stream claims the store."""
+        if self._number > 0:
+            return self._versions.read(self._number - 1)
+        if self._context.config.source.mode != "batch":
+            self._store.claim(f"stream {self._stream}")
+        return StateVersion(-1, self._stream, {})
+
+    def _publish(self, version: StateVersion) -> None:
+        """Publish the new version of the state: from here on the batch is done."""
+        self._versions.write(version, self._context.guard.check_lease)
+        self._context.guard.protect(self._number, published=True)
+        self._versions.tidy()
+
+    def _seconds(self) -> float:
+        return clock.perf_counter() - self._began
 
     def upkeep(self) -> None:
         """Remove old rows from the store and merge small files, if that is due after this batch. Call it after ``process``."""
@@ -178,10 +176,10 @@ class MicroBatch:
         cells = by_task.mapInArrow(run_task(self._plan, task_input), REPORT).collect()
         return [TaskReport.read(bytes(row.report)) for row in cells]
 
-    def _next_version(self, before: StateVersion, reports: list[TaskReport], started_at: datetime) -> StateVersion:
+    def _next_version(self, before: StateVersion, reports: list[TaskReport]) -> StateVersion:
         """Return the version of the state after the tasks; monitors and stored sketches change it further."""
         clocks, records, parts = dict(before.clocks), dict(before.sites), dict(before.parts)
-        micros = int(started_at.timestamp() * 1e6)
+        micros = int(self._started_at.timestamp() * 1e6)
         changed: dict[str, Any] = {}
         for report in reports:
             clocks.update(report.clocks)
@@ -250,6 +248,26 @@ class MicroBatch:
         self._store.put("answers", self._number, answers)
         self._store.put("alerts", self._number, alerts)
         return answers, alerts
+
+    def _write_run(self, reports: list[TaskReport], after: StateVersion, time: Time | None, sent: tuple[int, int]) -> None:
+        """Write the row of the table ``runs``. ``sent`` has the bytes that answers and monitors have sent."""
+        run = Run(
+            self._number,
+            time,
+            self._started_at,
+            self._seconds(),
+            **_counts(reports),
+            sites=len(after.places),
+            state_bytes=after.live_bytes,
+            shipped_bytes=sent[0],
+            monitor_bytes=sent[1],
+            everything_bytes=_sum(reports, "everything"),
+        )
+        self._store.put("runs", self._number, [run])
+
+
+def _counts(reports: list[TaskReport]) -> dict[str, int]:
+    return {name: _sum(reports, name) for name in ("rows", "counted", "late", "rejected")}
 
 
 def _sum(reports: list[TaskReport], name: str) -> int:
