@@ -434,7 +434,7 @@ def test_a_state_without_sparks_log_and_a_log_without_its_state(spark, stream, r
     home = stream["run"]["checkpoint"]
     add_file(rows.slice(800, 400), tmp_path / "source", 2)
     shutil.move(f"{home}/spark", f"{home}/elsewhere")
-    with pytest.raises(ParameterError, match="has the state of batch 1, but Spark's own log beside it is gone"):
+    with pytest.raises(ParameterError, match="has the state of batch 1, but Spark's own log beside it is missing"):
         run(spark, stream)
     shutil.copytree(f"{home}/elsewhere", f"{home}/spark")
     with open(f"{home}/spark/metadata", "w") as file:

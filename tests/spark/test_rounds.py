@@ -312,7 +312,7 @@ def test_a_pipeline_draws_a_secret_seed_and_goes_on_with_it(spark, tmp_path):
         seeds += found
     assert len({*seeds, 20_120_615}) == 3
     said["run"]["seed"] = 7
-    with pytest.raises(lt.ParameterError, match=r"run\.seed is another one"):
+    with pytest.raises(lt.ParameterError, match=r"run\.seed differs from"):
         run(spark, said)
 
 
