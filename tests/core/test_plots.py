@@ -164,9 +164,9 @@ def test_rows_without_estimates_have_no_plot():
 @pytest.mark.parametrize(
     ("window", "xlabel", "longest"),
     [
-        ("1h", "the last so many minutes", 60),
-        (1_000, "the last so many units of time", 1_000),
-        (lt.arrivals(500), "the last so many arrivals", 500),
+        ("1h", "most recent minutes", 60),
+        (1_000, "most recent units of time", 1_000),
+        (lt.arrivals(500), "most recent arrivals", 500),
     ],
 )
 def test_a_counter_draws_what_it_counts(window, xlabel, longest):

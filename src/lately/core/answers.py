@@ -21,7 +21,7 @@ class KeyCount(NamedTuple):
     """A key and how often it was seen."""
 
     key: Any
-    count: Estimate  # type: ignore[assignment]  # tuples have a method of that name, which nobody calls on a row
+    count: Estimate  # type: ignore[assignment]  # tuples have a method of that name, unused on rows
 
 
 class QuantileAt(NamedTuple):
@@ -87,8 +87,8 @@ class Answers(Generic[R]):
         if isinstance(i, SupportsIndex) and getattr(i, "ndim", 0) == 0:  # an array has an index too, if only to refuse it
             return self._row._make(_plain(column[operator.index(i)]) for column in self._columns)
         places = np.arange(len(self))[i]
-        chosen = [[c[j] for j in places] if isinstance(c, list) else c[places] for c in self._columns]
-        return Answers(self._row, chosen, missed=self.missed)
+        columns = [[c[j] for j in places] if isinstance(c, list) else c[places] for c in self._columns]
+        return Answers(self._row, columns, missed=self.missed)
 
     def __iter__(self) -> Iterator[R]:
         return (self[i] for i in range(len(self)))
@@ -171,8 +171,8 @@ class Answers(Generic[R]):
         columns = []
         for name, column in zip(self._row._fields, self[:most]._columns, strict=True):
             if isinstance(column, Estimates):
-                columns.append(([name, *(number(one.value) for one in column)], True))
-                bounds = (f"{number(one.low)}..{number(one.high)}" for one in column)
+                columns.append(([name, *(number(estimate.value) for estimate in column)], True))
+                bounds = (f"{number(estimate.low)}..{number(estimate.high)}" for estimate in column)
                 columns.append(([f"low..high, {percent(column.confidence)}", *bounds], True))
             else:
                 columns.append(([name, *(plots.readable(value, _CELL) for value in column)], False))

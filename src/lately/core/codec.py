@@ -76,11 +76,11 @@ def families() -> dict[int, type[Any]]:
     return dict(_FAMILIES)
 
 
-def to_bytes(thing: Storable) -> bytes:
+def to_bytes(state: Storable) -> bytes:
     """Write a sketch or counter as bytes: versioned, checked, the same on every machine."""
-    out = Writer(extended=getattr(thing, "_extended", False))
-    thing._write(out)
-    return sealed(thing.FAMILY, out)
+    out = Writer(extended=getattr(state, "_extended", False))
+    state._write(out)
+    return sealed(state.FAMILY, out)
 
 
 def sealed(family: int, out: "Writer") -> bytes:
@@ -93,7 +93,12 @@ def sealed(family: int, out: "Writer") -> bytes:
 def from_bytes(data: bytes | bytearray | memoryview, *, limit: int | None = None) -> Any:
     """Read what ``to_bytes`` wrote. Damaged or foreign bytes raise ``FormatError`` and nothing else.
 
-    ``limit`` is the most memory, in bytes, that the result may take. Left out, it is 256 MiB or 32 times the input.
+    Parameters
+    ----------
+    data
+        The bytes, as ``to_bytes`` returned them.
+    limit
+        The most memory, in bytes, that the result may take. By default 256 MiB or 32 times the input, whichever is more.
 
     >>> import lately as lt
     >>> counter = lt.WindowCounter(window=100, eps=0.1)
@@ -104,13 +109,13 @@ def from_bytes(data: bytes | bytearray | memoryview, *, limit: int | None = None
     family, source = opened(data, limit)
     if family in OF_MONITORS:
         raise FormatError(
-            f"the data is a {OF_MONITORS[family]} of a monitor (family {family}), which only an equal Monitor can read; "
-            "build that and call its restore(data)"
+            f"the data is a {OF_MONITORS[family]} of a monitor (family {family}), which only an equal Monitor can read",
+            remedy="build that Monitor and call its restore(data)",
         )
-    thing = _FAMILIES[family]._read(source)
+    state = _FAMILIES[family]._read(source)
     source.finish()
-    source.check(source.extended == getattr(thing, "_extended", False), "extended fields that say nothing")
-    return thing
+    source.check(source.extended == getattr(state, "_extended", False), "extended fields that say nothing")
+    return state
 
 
 def opened(data: bytes | bytearray | memoryview, limit: int | None) -> tuple[int, "Reader"]:
@@ -295,7 +300,7 @@ class Reader:
         return values
 
     def f32s(self, size: int) -> NDArray[np.float64]:
-        """So many floats of four bytes, all of them finite."""
+        """``size`` floats of four bytes each, all of them finite."""
         values = np.frombuffer(self.raw(4 * size), "<f4")
         self.check(bool(np.isfinite(values).all()), "a float is not finite")
         return values.astype(np.float64)
@@ -318,7 +323,7 @@ class Reader:
         return np.diff(values, prepend=np.int64(0))
 
     def raw(self, size: int) -> bytes:
-        """So many bytes as they are."""
+        """``size`` bytes, not interpreted."""
         self.check(0 <= size <= self._left(), f"{size} bytes run past the end")
         self._at += size
         return bytes(self._view[self._at - size : self._at])

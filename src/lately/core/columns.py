@@ -44,7 +44,7 @@ def refuse_masked(values: object, name: str) -> None:
 
 
 def whole_numbers(values: Any, name: str) -> Ints:
-    """A column of integers as int64, or a clear refusal."""
+    """A column of integers as int64, or an ``InputError``."""
     refuse_masked(values, name)
     if is_arrow(values) or hasattr(values, "to_arrow"):
         column = arrow(values)
@@ -83,7 +83,7 @@ def arrival_counts(values: Any, size: int) -> Ints | None:
 
 
 def signed_counts(values: Any, size: int, name: str = "counts") -> Ints | None:
-    """A column of counts that may be negative: None for one each, else checked integers, 2**62 in all at the most."""
+    """A column of counts that may be negative: None for one each, else checked integers, at most 2**62 in all."""
     if values is None:
         return None
     counts = whole_numbers(values, name)

@@ -48,8 +48,7 @@ def nanoseconds(duration: Duration) -> int:
         return int(exact.astype(np.int64))
     if not isinstance(duration, str):
         raise ParameterError(f"{duration!r} is not a duration; write it like '10m', '1h 30m' or timedelta(minutes=10)")
-    total, at = 0.0, 0
-    whole = 0
+    fractional, integral, at = 0.0, 0, 0
     text = duration.lower()
     while at < len(text):
         part = _PART.match(text, at)
@@ -60,13 +59,13 @@ def nanoseconds(duration: Duration) -> int:
             )
         scale = _NANOSECONDS[part[2]]
         if "." in part[1]:
-            total += float(part[1]) * scale
+            fractional += float(part[1]) * scale
         else:
-            whole += int(part[1]) * scale
+            integral += int(part[1]) * scale
         at = part.end()
     if at == 0:
         raise ParameterError("an empty duration", remedy="write it like '10m'")
-    return whole + round(total)
+    return integral + round(fractional)
 
 
 @dataclass(frozen=True, slots=True)

@@ -204,9 +204,9 @@ def _finite(number: Any, operator: str) -> int | float:
     return plain
 
 
-def _both_hold(one: float, other: float) -> float:
-    """The probability, at least, that two estimates hold at once, whether or not they are independent."""
-    return max(1 - ((1 - one) + (1 - other)), 0.0)
+def _both_hold(left: float, right: float) -> float:
+    """A lower bound of the probability that two estimates hold at once, whether or not they are independent."""
+    return max(1 - ((1 - left) + (1 - right)), 0.0)
 
 
 def number(x: int | float) -> str:

@@ -31,7 +31,7 @@ class JoinedKeys(Keys):
     def __init__(self, columns: Sequence[Keys]) -> None:
         # Columns that were joined already lie side by side too: chains of any length stay one level deep.
         self.columns: list[Keys] = [
-            one for column in columns for one in (column.columns if isinstance(column, JoinedKeys) else (column,))
+            part for column in columns for part in (column.columns if isinstance(column, JoinedKeys) else (column,))
         ]
         self._starts = np.cumsum([0, *map(len, self.columns)])
 
@@ -105,9 +105,9 @@ def _concatenated(columns: Sequence[Keys]) -> Keys:
 
 
 def _only(kind: type[K], columns: Sequence[Keys]) -> list[K]:
-    """The columns if all are of this kind, else none."""
-    found = [column for column in columns if isinstance(column, kind)]
-    return found if len(found) == len(columns) else []
+    """The columns if all are of this kind, else an empty list."""
+    matching = [column for column in columns if isinstance(column, kind)]
+    return matching if len(matching) == len(columns) else []
 
 
 def _singles(column: Keys) -> Sequence[Keys]:

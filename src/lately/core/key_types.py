@@ -9,7 +9,7 @@ import numpy as np
 from lately.core.errors import InputError
 from lately.core.keys import DictionaryKeys, HashedKeys, IntegerKeys, Keys, MixedKeys, TextKeys
 
-#: The types that were given; None where nobody knows, as keys came hashed, or the sketch was read from bytes.
+#: The types that were given; None if unknown: keys came as hashes, or the sketch was read from bytes.
 KeyTypes = frozenset[type] | None
 
 NO_KEYS: KeyTypes = frozenset()
@@ -34,7 +34,7 @@ def types_of_keys(keys: Keys) -> KeyTypes:
     if isinstance(keys, MixedKeys):
         return union(*(types_of_keys(key) for key in keys.keys))
     if isinstance(keys, IntegerKeys):
-        return frozenset({int}) if len(keys) else NO_KEYS  # a column of nothing is read as integers
+        return frozenset({int}) if len(keys) else NO_KEYS  # an empty column is read as integers
     if isinstance(keys, TextKeys):
         return frozenset({str if keys.text else bytes})
     return frozenset({tuple})
@@ -48,35 +48,36 @@ def union(*types: KeyTypes) -> KeyTypes:
     types
         The types of each.
     """
-    known = [one for one in types if one is not None]
-    return frozenset().union(*known) if len(known) == len(types) else None
+    if None in types:
+        return None
+    return frozenset[type]().union(*(kinds for kinds in types if kinds is not None))
 
 
-def refuse_confused(asked: Keys, known: KeyTypes) -> None:
+def check_key_types(keys: Keys, counted: KeyTypes) -> None:
     """Refuse a question for a number written as text where all keys are integers, or for an integer where all are text.
 
     Parameters
     ----------
-    asked
-        The keys that are asked for.
-    known
+    keys
+        The keys of the query.
+    counted
         The types of the keys that were counted.
 
     >>> from lately.core.keys import key_column
-    >>> refuse_confused(key_column(["3"]), frozenset({int}))
+    >>> check_key_types(key_column(["3"]), frozenset({int}))
     Traceback (most recent call last):
     lately.core.errors.InputError: the key '3' is text, and all keys of this sketch are integers; ask for 3
     """
-    if known not in (frozenset({int}), frozenset({str})):
+    if counted not in (frozenset({int}), frozenset({str})):
         return
-    given = types_of_keys(asked)
-    if given is None or not given & {int, str} - known:
+    types = types_of_keys(keys)
+    if types is None or not types & {int, str} - counted:
         return
-    for key in asked.pick(np.arange(len(asked))):
-        if known == {str} and isinstance(key, int):
-            raise InputError(f"the key {key} is an integer, and all keys of this sketch are text; ask for '{key}'")
-        if known == {int} and isinstance(key, str) and _is_number(key):
-            raise InputError(f"the key {key!r} is text, and all keys of this sketch are integers; ask for {int(key)}")
+    for key in keys.pick(np.arange(len(keys))):
+        if counted == {str} and isinstance(key, int):
+            raise InputError(f"the key {key} is an integer, and all keys of this sketch are text", remedy=f"ask for '{key}'")
+        if counted == {int} and isinstance(key, str) and _is_number(key):
+            raise InputError(f"the key {key!r} is text, and all keys of this sketch are integers", remedy=f"ask for {int(key)}")
 
 
 def _is_number(text: str) -> bool:

@@ -143,7 +143,7 @@ class HashedKeys(Keys):
 
     @property
     def nbytes(self) -> int:
-        return self.hashes.nbytes + sum(held.nbytes for held in (self.source, self.rows) if held is not None)
+        return self.hashes.nbytes + sum(part.nbytes for part in (self.source, self.rows) if part is not None)
 
     def hash_into(self, start: int, out: Hashes) -> None:
         out[:] = self.hashes[start : start + out.size]

@@ -36,8 +36,8 @@ def filesystem_of(path: str, filesystem: Any = None) -> tuple[fs.FileSystem, str
     if "://" not in path and not path.startswith("file:"):
         return fs.LocalFileSystem(), rooted(path)
     try:
-        found, plain = fs.FileSystem.from_uri(path)
-        return found, plain
+        filesystem, plain = fs.FileSystem.from_uri(path)
+        return filesystem, plain
     except (pa.ArrowException, ValueError):
         if scheme == "file":  # with a space in it, which pyarrow does not take for a URI
             return fs.LocalFileSystem(), f"/{rest.lstrip('/')}"
@@ -57,12 +57,14 @@ def _fsspec(path: str) -> tuple[fs.FileSystem, str]:
     try:
         import fsspec
 
-        found, plain = fsspec.core.url_to_fs(path)
+        filesystem, plain = fsspec.core.url_to_fs(path)
     except ImportError as error:
-        raise InputError(f"cannot open {path!r}: {error}; install fsspec and its package for this filesystem") from error
+        raise InputError(
+            f"cannot open {path!r}: {error}", remedy="install fsspec and its package for this filesystem"
+        ) from error
     except ValueError as error:
         raise InputError(f"cannot open {path!r}: {error}") from error
-    return fs.PyFileSystem(fs.FSSpecHandler(found)), plain
+    return fs.PyFileSystem(fs.FSSpecHandler(filesystem)), plain
 
 
 #: What the operating system says when there is no room for a file.
@@ -131,9 +133,9 @@ def write_new(filesystem: fs.FileSystem, path: str, content: bytes, before: Call
 def remove_all(filesystem: fs.FileSystem, paths: Iterable[str], guard: Callable[[], None] | None = None) -> None:
     """Delete files; those that are gone already are no error. If ``guard`` raises, all of them stay.
 
-    On a disk the files are set aside first, under names that nobody reads, and the guard is asked after that: what it allows
-    to be deleted is what was there when it was asked, even if this process sleeps for an hour between any two steps and others
-    write files with the same names.
+    On a disk the files are renamed first, to names that no reader looks for, and the guard is called after that: what it
+    allows to be deleted is what was there at that time, even if this process sleeps for an hour between any two steps and
+    others write files with the same names.
     """
     if guard is not None:
         guard()

@@ -112,7 +112,7 @@ def ams_size(eps: float, delta: float) -> tuple[int, int]:
     """(width, depth) of an AMS or Fast-AMS array: the fewest cells whose median is off by eps with probability delta.
 
     A row's variance is at most 2/width of |a|²|b|², so it is off by more than eps·|a||b| with probability 2/(width·eps²)
-    at the most (Chebyshev), and the median of an odd number of rows only if more than half of them are.
+    at most (Chebyshev), and the median of an odd number of rows only if more than half of them are.
 
     >>> ams_size(0.1, 0.01), ams_size(0.1, 0.3)
     ((1894, 5), (667, 1))
@@ -134,7 +134,7 @@ def ams_error(width: int, depth: int, delta: float) -> float:
 def row_odds(depth: int, delta: float) -> float:
     """How likely each of ``depth`` independent rows may be wrong so that their median is with probability delta.
 
-    The largest p, up to 1/2, for which a binomial of depth and p reaches (depth + 1)/2 with probability delta at the most.
+    The largest p, up to 1/2, for which a binomial of depth and p reaches (depth + 1)/2 with probability at most delta.
 
     >>> row_odds(1, 0.25), round(row_odds(3, 0.104), 4)         # 3·p²(1 - p) + p³ = 0.104
     (0.25, 0.2)
@@ -191,7 +191,7 @@ def total_error(eps_sw: float) -> float:
 def wave_capacity(eps: float) -> int:
     """Entries per level of a wave: (1/eps + 1)/2 of them, rounded up to a power of two so that an index is a mask.
 
-    Two at the least: with one, merging could move all of a range's arrivals out of it.
+    At least two: with one, merging could move all of a range's arrivals out of it.
     """
     return max(2, 1 << (math.ceil((1 / eps + 1) / 2) - 1).bit_length())
 
@@ -213,7 +213,7 @@ def randwave_capacity(eps: float, delta: float, samples: int) -> tuple[int, int]
 
 
 def levels(arrivals: int, capacity: int) -> int:
-    """How many levels hold a window of so many arrivals when each holds ``capacity`` times twice the one below."""
+    """How many levels hold a window of ``arrivals`` arrivals when each holds ``capacity`` times twice the one below."""
     return 1 + max(0, math.ceil(math.log2(arrivals / capacity)))
 
 

@@ -81,10 +81,10 @@ def _value_and_errors(estimates: Estimates) -> tuple[NDArray[np.float64], NDArra
 
 
 def _axes(inches: float) -> Any:
-    """New axes in a figure of the user's usual size, or taller if so many inches are needed."""
+    """New axes in a figure of the user's usual size, or ``inches`` high if that is more."""
     try:
         from matplotlib import pyplot as plt
     except ImportError as error:
-        raise LatelyError("plots need matplotlib; run pip install 'lately[plot]'") from error
+        raise LatelyError("plots need matplotlib", remedy="run pip install 'lately[plot]'") from error
     width, height = plt.rcParams["figure.figsize"]
     return plt.subplots(figsize=(width, max(height, min(inches, _TALLEST_INCHES))), layout="constrained")[1]

@@ -18,7 +18,7 @@ _INTEGER, _TEXT, _BYTES, _TUPLE = range(4)
 _KINDS = {int: _INTEGER, str: _TEXT, bytes: _BYTES, tuple: _TUPLE}  # by exact type: True is no key
 
 _NONE = np.empty(0, np.int64)
-_OBJECT = 100  # bytes that one of Python's objects takes at the most, besides its text
+_OBJECT = 100  # bytes that one of Python's objects takes at most, besides its text
 
 
 def write_keys(out: Writer, keys: list[Any]) -> None:
@@ -77,13 +77,13 @@ def _in_reading_order(keys: Iterable[Any]) -> Iterator[Any]:
 def read_keys(source: Reader) -> list[Any]:
     """Read what ``write_keys`` wrote."""
     kinds = source.integers(_INTEGER, _TUPLE)
-    source.fits(_OBJECT * kinds.size)  # text takes its own bytes, a few times at the most
+    source.fits(_OBJECT * kinds.size)  # text takes its own bytes, at most a few times over
     widths = source.integers(1, 2**62)
     numbers = source.integers(-(2**63), 2**63 - 1)
     sizes = source.integers(0, 2**62)
     integers, texts, contents, tuples = np.bincount(kinds, minlength=4).tolist()
-    held = (numbers.size, sizes.size, widths.size)
-    source.check((integers, texts + contents, tuples) == held, "columns of different lengths")
+    lengths = (numbers.size, sizes.size, widths.size)
+    source.check((integers, texts + contents, tuples) == lengths, "columns of different lengths")
     columns = _Columns(source, kinds, widths, numbers, sizes)
     return [columns.key(kind, MAX_DEPTH) for kind in columns.kinds]
 

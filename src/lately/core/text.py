@@ -63,7 +63,7 @@ def copied(data: Buffer, offsets: NDArray[Any], rows: Ints | slice) -> tuple[Buf
 
 
 def _frozen(data: Buffer) -> Buffer:
-    data.flags.writeable = False  # like Arrow's: for a buffer that one can write to, kernels would be compiled anew
+    data.flags.writeable = False  # like Arrow's: kernels would be compiled once more for a writable buffer
     return data
 
 
@@ -76,7 +76,7 @@ def decoded(data: Buffer, offsets: NDArray[Any], rows: Ints, text: bool) -> list
     ends = zip(offsets[:-1][rows].tolist(), offsets[1:][rows].tolist(), strict=True)
     view = data.data
     raw = [bytes(view[start:stop]) for start, stop in ends]
-    return [_text(one) for one in raw] if text else list(raw)
+    return [_text(value) for value in raw] if text else list(raw)
 
 
 def _text(raw: bytes) -> str | bytes:

@@ -51,11 +51,11 @@ def ticks_of(times: Any, window: Window) -> Ints:
 def check_tick(tick: int) -> None:
     """Refuse a tick so far from the epoch that arithmetic on it could overflow."""
     if abs(tick) > _FAR:
-        raise InputError(f"a time lies {tick:,} ticks from the epoch, more than 2**62; check the unit of times")
+        raise InputError(f"a time lies {tick:,} ticks from the epoch, more than 2**62", remedy="check the unit of times")
 
 
 def ticks_of_keys(times: Any, window: Window, size: int) -> Ints:
-    """The ticks of so many keys, from a time for each of them or one for all."""
+    """The ticks of ``size`` keys, from one time for each of them or one for all."""
     ticks = ticks_of(times, window)
     if ticks.size == size:
         return ticks
@@ -69,7 +69,7 @@ def tick_of(time: Any, window: Window) -> int:
     """The tick of one instant."""
     ticks = ticks_of(time, window)
     if ticks.size != 1:
-        raise InputError(f"{time!r}: give one instant")
+        raise InputError(f"{time!r} is more than one instant", remedy="give one")
     check_tick(int(ticks[0]))
     return int(ticks[0])
 
@@ -108,7 +108,7 @@ def iso_time(time: datetime | np.datetime64 | int | None) -> str | int | None:
 
 
 def is_instant(value: object) -> bool:
-    """Whether a value names a moment, rather than a length of time."""
+    """Whether a value names an instant, rather than a length of time."""
     return isinstance(value, date | np.datetime64) or (isinstance(value, str) and _DATE.match(value) is not None)
 
 
@@ -162,10 +162,10 @@ def _datetime64s(values: np.ndarray[Any, Any]) -> tuple[Ints, int]:
         raise InputError(f"{int(np.isnat(values).sum())} of the times are NaT; fill or drop them first")
     unit = np.datetime_data(values.dtype)[0]
     fine = unit if unit in _UNIT_NS else "ns" if unit in ("ps", "fs", "as") else "s"
-    known = values.astype(f"datetime64[{fine}]", copy=False)
-    if fine != "ns" and (known.astype(values.dtype) != values).any():
-        raise InputError(f"times has the value {values[known.astype(values.dtype) != values][0]}, too far from 1970")
-    return known.view(np.int64), _UNIT_NS[fine]
+    converted = values.astype(f"datetime64[{fine}]", copy=False)
+    if fine != "ns" and (converted.astype(values.dtype) != values).any():
+        raise InputError(f"times has the value {values[converted.astype(values.dtype) != values][0]}, too far from 1970")
+    return converted.view(np.int64), _UNIT_NS[fine]
 
 
 def _arrow_times(column: Any) -> tuple[np.ndarray[Any, Any], int]:
@@ -209,7 +209,7 @@ def _rescale(values: Ints, scale: int, unit: int) -> Ints:
 def _float_seconds(values: np.ndarray[Any, Any], unit: int) -> Ints:
     if values.size and float(np.abs(values).max()) * 1e9 >= 2.0**63:
         raise InputError(f"times reach {np.abs(values).max():.6g} seconds; numbers in a time window are Unix seconds")
-    whole = np.floor(values)
-    nanos = whole.astype(np.int64) * 10**9 + np.round((values - whole) * 1e9).astype(np.int64)
+    seconds = np.floor(values)
+    nanos = seconds.astype(np.int64) * 10**9 + np.round((values - seconds) * 1e9).astype(np.int64)
     ticks: Ints = nanos // unit
     return ticks

@@ -53,9 +53,9 @@ def estimate_texts(value: float | None, low: float | None, high: float | None) -
     Parameters
     ----------
     value
-        The estimate; None if there is none.
+        The estimate, or None without an answer.
     low, high
-        Its bounds; None where there is none, as JSON has no infinity.
+        Its bounds; None if unbounded, as JSON has no infinity.
 
     >>> estimate_texts(5482.75, 5480.25, 5490.5), estimate_texts(5482.7512, 5482.7511, 5482.7513)
     (('5,482.75', '5,480.25', '5,490.5'), ('5,482.7512', '5,482.7511', '5,482.7513'))

@@ -1,4 +1,4 @@
-"""One sliding-window counter on its own: how many, lately?"""
+"""``WindowCounter``: the number of arrivals in a sliding window, for users who count one thing and need no keys."""
 
 from typing import Any, Self
 
@@ -23,6 +23,27 @@ class WindowCounter(Windowed[Shape]):
 
     The bounds of an answer are certain, except with ``counter="randwave"``, where they hold with probability 1 - ``delta``.
     Updates cost O(1), queries O(log n). Papers: ECM-15 sections 3 and 4.2.
+
+    Parameters
+    ----------
+    window
+        Length of the window: a duration such as "1h", an integer for integer times, or ``arrivals(n)``.
+    eps
+        The largest relative error of a count, between 0 and 1.
+    tick
+        Time resolution; one second by default, or 1 for integer times.
+    counter
+        The counter family: "wave" (default), "exphist", "randwave" or "exact".
+    delta
+        The probability that a bound fails, for "randwave" only; 0.05 by default.
+    merge_height
+        Levels of merging to come, for which the counter is sized so that ``eps`` still holds; 0 by default.
+    lateness
+        How late an arrival may come and still be counted. Newer arrivals are held back for as long; none by default.
+    samples
+        The constant of randomized waves, 1 to 255; 6 by default, as in the paper's experiments.
+    salt
+        The seed of randomized waves, 64 bits; random by default. Counters that are merged need different salts.
 
     >>> counter = WindowCounter(window="1h", eps=0.05)
     >>> counter.add(range(0, 7200, 2))            # one arrival every two seconds, for two hours
@@ -56,7 +77,7 @@ class WindowCounter(Windowed[Shape]):
 
     @property
     def eps(self) -> float:
-        """The relative error asked for."""
+        """The relative error that it was built for."""
         return self._shape.eps
 
     @property
@@ -81,7 +102,14 @@ class WindowCounter(Windowed[Shape]):
     def add(self, times: Any = None, counts: Any = None) -> None:
         """Count an arrival at each of these times, or ``counts`` arrivals; a scalar is a column of one.
 
-        In a window of arrivals, leave the times out: each count is one arrival that weighs so much.
+        In a window of arrivals, leave the times out: each count is the weight of one arrival.
+
+        Parameters
+        ----------
+        times
+            A column of instants, or one. In any order, if no older than ``lateness`` allows.
+        counts
+            Arrivals at each time, 0 or more; one each by default.
         """
         if self._window.kind == "arrivals":
             size = 1 if counts is None else np.size(counts)
@@ -91,15 +119,32 @@ class WindowCounter(Windowed[Shape]):
         self._ingest(HashedKeys(np.zeros(size, np.uint64)), times, counts)
 
     def count(self, last: Duration | None = None, between: tuple[Any, Any] | None = None) -> Estimate:
-        """How many arrivals the last so long had, or a range in the past; the whole window by default."""
+        """The number of arrivals in the most recent period, or in a range in the past; in the whole window by default.
+
+        Parameters
+        ----------
+        last
+            Length of the period that ends now, such as "10m".
+        between
+            Two ages, the older first, such as ("2h", "1h"), or two dates; in place of ``last``.
+        """
         (array,) = self._parts
-        low, value, high = self._bounds(array, np.zeros(1, np.uint32), self._held_since, self._range(last, between))
+        low, value, high = self._bounds(array, np.zeros(1, np.uint32), self._buffered_since, self._range(last, between))
         return Estimate(int(value[0]), int(low[0]), int(high[0]), 1.0 if array.certain else 1 - self._shape.delta)
 
     def plot(self, last: Duration | None = None, points: int = 30, ax: Any = None) -> Any:
-        """Draw how many arrivals the last so long had, for ``points`` lengths up to ``last``; needs matplotlib.
+        """Draw the number of arrivals in the most recent period, for ``points`` lengths of the period; needs matplotlib.
 
-        The curve has the bounds as error bars. Without ``ax`` a new figure is made. Returns the axes.
+        The curve has the bounds as error bars. Returns the axes.
+
+        Parameters
+        ----------
+        last
+            The longest period; the whole window by default.
+        points
+            The number of periods, of evenly spaced lengths up to ``last``; 30 by default.
+        ax
+            The axes of matplotlib to draw on; those of a new figure by default.
 
         >>> from matplotlib.figure import Figure
         >>> counter = WindowCounter(window=100, eps=0.1)
@@ -109,17 +154,17 @@ class WindowCounter(Windowed[Shape]):
         """
         check_integer("points", points, 1)
         (array,), window, (longest, _) = self._parts, self._window, self._range(last, None)
-        ages = np.unique(-(-longest * np.arange(1, points + 1) // points))  # rounded up, so that none is nothing
+        ages = np.unique(-(-longest * np.arange(1, points + 1) // points))  # rounded up, so that none is 0
         cell = np.zeros(1, np.uint32)
-        low, value, high = np.hstack([self._bounds(array, cell, self._held_since, (age, None)) for age in ages.tolist()])
-        sure = 1.0 if array.certain else 1 - self._shape.delta
+        low, value, high = np.hstack([self._bounds(array, cell, self._buffered_since, (age, None)) for age in ages.tolist()])
+        confidence = 1.0 if array.certain else 1 - self._shape.delta
         time = plots.time_unit(longest * window.unit)
         scale, unit = {"time": time, "integer": (1, "units of time"), "arrivals": (1, "arrivals")}[window.kind]
-        ax = plots.curve(ages * (window.unit / scale), Estimates(value, low, high, sure), ax)
-        ax.set(xlabel=f"the last so many {unit}", ylabel="arrivals")
+        ax = plots.curve(ages * (window.unit / scale), Estimates(value, low, high, confidence), ax)
+        ax.set(xlabel=f"most recent {unit}", ylabel="arrivals")
         return ax
 
-    def _held_since(self, tick: int) -> int:
+    def _buffered_since(self, tick: int) -> int:
         return int(self._reorder_buffer.counts[self._reorder_buffer.ticks >= tick].sum())
 
     def _count(self, keys: Keys, start: int, stamps: Stamps, counts: Counts | None) -> None:
@@ -129,9 +174,9 @@ class WindowCounter(Windowed[Shape]):
     def _read(cls, source: Reader) -> Self:
         shape = read_shape(source)
         source.fits(starting_bytes(shape.counter, 1, shape.eps_sw, shape.delta, shape.samples))
-        one = object.__new__(cls)._begin(shape, [_array(shape, 0)])
-        one._read_state(source)
-        return one
+        counter = object.__new__(cls)._begin(shape, [_array(shape, 0)])
+        counter._read_state(source)
+        return counter
 
 
 def _array(shape: Shape, salt: int | None) -> CounterArray:

@@ -1,13 +1,14 @@
-"""What everything with a sliding window shares: time that moves on, arrivals put in order, ranges, merging.
+"""The base of all counters and sketches over a sliding window: the current time, the order of arrivals, ranges, merging.
 
 An arrival goes through here before it is counted:
 
     times ──> ticks ──> in order? ──> late? ──> held back? ──> stamps ──> counted
-              int64     sort if not    refused    lateness=     uint32,
-                                       and told                  since ``origin``
+              int64     sort if not   left out,   lateness=     uint32,
+                                      counted in                since ``origin``
+                                      ``late``
 
-Stamps are 32 bits wide. Before they could run over, the origin moves on and every part is rebased, which costs one pass
-in four billion ticks. Subclasses say how to count a block (``_count``) into their parts.
+Stamps are 32 bits wide. Before they would overflow, the origin moves on and every part is rebased: one pass over the state
+in four billion ticks. Subclasses implement how a block of arrivals is counted into their parts (``_count``).
 """
 
 from abc import ABC, abstractmethod
@@ -33,13 +34,13 @@ from lately.ingest.order import ReorderBuffer, put_stamps, time_order
 from lately.ingest.ranges import range_ages
 from lately.ingest.shape import RESIZED, WindowShape
 
-#: Bounds widen with every level; far before this they say nothing.
+#: The most levels of merging. Bounds widen with every level, and are useless long before this one.
 MAX_HEIGHT = 255
 
-#: How many inputs of one height ``a | b | c | …`` remembers before it merges them: fewer if they take more bytes than this.
+#: ``a | b | c | …`` keeps up to 64 inputs of one height before it merges them; fewer, but at least 8, above 64 MiB in all.
 _MOST_INPUTS, _FEWEST_INPUTS, _INPUT_BYTES = 64, 8, 2**26
 
-#: Arrivals are counted in blocks of this many: large enough to forget the calls, small enough to stay in the cache.
+#: Arrivals are counted in blocks of this many: large enough to make calls cheap, small enough to stay in the cache.
 BLOCK = 16_384
 
 
@@ -47,11 +48,11 @@ S = TypeVar("S", bound=WindowShape)
 
 
 class Aligned(NamedTuple):
-    """Inputs of a merge on one time: those that hold something at ``now``, and how to put their stamps on one origin."""
+    """Inputs of a merge at one time: those with arrivals in the window, and what to add to their stamps for a common origin."""
 
     now: int
     origin: int
-    live_from: int  # a stamp
+    live_from: int  # the first stamp inside the window
     live: list[Any]
     shifts: list[int]
 
@@ -62,15 +63,15 @@ class Windowed(ABC, Generic[S]):
     FAMILY: ClassVar[int]
     #: How many arrivals are counted at a time.
     _block: ClassVar[int] = BLOCK
-    #: Whether it gives keys back, and so has to keep them.
+    #: Whether answers contain keys, so that held-back arrivals must keep theirs.
     _keeps_keys: ClassVar[bool] = False
     _shape: S
     _parts: tuple[Part, ...]
-    #: What ``|`` still has to merge; an instance that has this has nothing else.
+    #: The inputs of ``|`` that are not merged yet; an instance with this attribute has no other.
     _inputs: tuple[Self, ...]
 
     def _begin(self, shape: S, parts: Sequence[Part]) -> Self:
-        """Start empty, made of these parts."""
+        """Initialize an empty instance with these parts."""
         tell_if_cold()
         self._shape, self._parts = shape, tuple(parts)
         self._window, self._lateness = shape.window, shape.lateness
@@ -82,13 +83,13 @@ class Windowed(ABC, Generic[S]):
         return self
 
     def _empty_like(self, parts: Sequence[Part]) -> Self:
-        """An empty one of the same shape, made of these parts."""
+        """An empty instance of the same shape, with these parts."""
         return object.__new__(type(self))._begin(self._shape, parts)
 
     @classmethod
     @abstractmethod
     def _new_parts(cls, shape: S) -> Sequence[Part]:
-        """Empty parts for a shape."""
+        """Empty parts of the size that a shape asks for."""
 
     @property
     @abstractmethod
@@ -97,7 +98,7 @@ class Windowed(ABC, Generic[S]):
 
     @property
     def _extended(self) -> bool:
-        """Whether bytes need the extended fields."""
+        """Whether the stored bytes need the extended fields."""
         return self._shape.extended or any(part.is_extended(self._stamp_of_now) for part in self._parts)
 
     @abstractmethod
@@ -108,7 +109,7 @@ class Windowed(ABC, Generic[S]):
 
     @property
     def window(self) -> Window:
-        """The window, as it was understood."""
+        """The window, with its length and tick."""
         return self._window
 
     @property
@@ -118,26 +119,29 @@ class Windowed(ABC, Generic[S]):
 
     @property
     def late(self) -> int:
-        """How many arrivals came too late to be counted."""
+        """The number of arrivals that came too late to be counted."""
         return self._late
 
     @property
     def merges(self) -> int:
-        """How many levels of merging it came through; its bounds account for them."""
+        """The levels of merging behind this state; its bounds account for them."""
         return self._parts[0].height
 
     @property
     def nbytes(self) -> int:
-        """The bytes that the state takes in memory."""
+        """The bytes of memory that the state takes."""
         return sum(part.nbytes for part in self._parts) + self._reorder_buffer.nbytes
 
     def advance(self, time: Any) -> None:
-        """Let time pass without an arrival: what is older than the window leaves it. Going back does nothing.
+        """Move the window to a later time without an arrival; arrivals older than the window expire. Never moves back.
 
-        ``time`` is given like the times of ``update``; ``now`` gives it back.
+        Parameters
+        ----------
+        time
+            The instant to move to, in any form that ``update`` takes; ``now`` returns it.
         """
         if time is None:
-            raise InputError("advance(None); give the time to advance to")
+            raise InputError("advance(None)", remedy="give the time to advance to")
         if self._window.kind == "arrivals":
             raise ParameterError("a window of arrivals moves with its arrivals only; advance() is for windows of time")
         self._advance(tick_of(time, self._window))
@@ -147,7 +151,7 @@ class Windowed(ABC, Generic[S]):
         self._release()
 
     def _move_now(self, tick: int) -> None:
-        """Move now on to this tick; the first one also decides where stamps begin."""
+        """Move ``now`` forward to this tick; the first tick also sets the origin of stamps."""
         if self._now is None:
             self._now, self._origin = tick, self._origin_for(tick)
             for part in self._parts:
@@ -161,7 +165,7 @@ class Windowed(ABC, Generic[S]):
     # -- arrivals ------------------------------------------------------------------------------------------------------
 
     def _ingest(self, keys: Keys, times: Any, counts: Any) -> None:
-        """Check a whole batch, then put it in order and count it."""
+        """Check a whole batch, then put it in time order and count it. If anything is wrong, nothing has changed."""
         size = len(keys)
         if size == 0:
             raise InputError("an empty column; skip the call, or use advance(time) to let time pass")
@@ -187,16 +191,16 @@ class Windowed(ABC, Generic[S]):
             return
         self._arrived += arrived
         ticks = ticks[order]
-        chosen = np.ones(order.size, np.int64) if checked is None else checked[order]
+        weights = np.ones(order.size, np.int64) if checked is None else checked[order]
         hashes = all_hashes(keys)[order]
         self._move_now(int(ticks[0]))
         self._move_now(int(ticks[-1]))
         if self._lateness:
-            held = ReorderBuffer(ticks, hashes, chosen, keys.take(order) if self._keeps_keys else None)
-            self._reorder_buffer = ReorderBuffer.concat([self._reorder_buffer, held])
+            buffered = ReorderBuffer(ticks, hashes, weights, keys.take(order) if self._keeps_keys else None)
+            self._reorder_buffer = ReorderBuffer.concat([self._reorder_buffer, buffered])
             self._release()
         else:
-            self._apply(HashedKeys(hashes, keys, order), ticks, None if checked is None else chosen)
+            self._apply(HashedKeys(hashes, keys, order), ticks, None if checked is None else weights)
 
     def _ticks(self, times: Any, size: int) -> Ints:
         if self._window.kind == "arrivals":
@@ -207,13 +211,13 @@ class Windowed(ABC, Generic[S]):
         return ticks_of_keys(times, self._window, size)
 
     def _release(self) -> None:
-        """Count what can no longer be overtaken."""
+        """Count the held-back arrivals that no arrival in time can precede any more."""
         if self._reorder_buffer.ticks.size and self._now is not None:
             due, self._reorder_buffer = self._reorder_buffer.split(self._now - self._lateness)
             self._apply(HashedKeys(due.hashes, due.keys), due.ticks, due.counts)
 
     def _apply(self, keys: Keys, ticks: Ints, counts: Counts | None) -> None:
-        """Count arrivals in time order, block by block, moving the origin on where stamps would run over."""
+        """Count arrivals in time order, block by block, moving the origin where stamps would overflow."""
         start, room = 0, np.empty(min(self._block, ticks.size), np.uint32)
         while start < ticks.size:
             stop = min(start + self._block, ticks.size)
@@ -234,7 +238,7 @@ class Windowed(ABC, Generic[S]):
     # -- ranges --------------------------------------------------------------------------------------------------------
 
     def _range(self, last: Duration | None, between: tuple[Any, Any] | None) -> tuple[int, int | None]:
-        """A question's range as ages in ticks: from the older one, up to the newer one (None: up to now)."""
+        """The range of a query as ages in ticks: from the older one, up to the newer one (None: up to now)."""
         return range_ages(self._window, self._now, last, between)
 
     def _tick_at(self, age: int, now: int) -> int:
@@ -245,23 +249,29 @@ class Windowed(ABC, Generic[S]):
         return min(max(self._tick_at(age, now) - self._origin, 1), MAX_STAMP)
 
     def _bounds(
-        self, array: CounterArray, cells: Cells | None, held: Any, ages: tuple[int, int | None], now: int | None = None
+        self,
+        array: CounterArray,
+        cells: Cells | None,
+        buffered_since: Any,
+        ages: tuple[int, int | None],
+        now: int | None = None,
     ) -> Bounds:
         """What these cells, or all, counted in a range: one suffix, or the difference of two with their errors added.
 
-        ``held(since)`` tells what the same cells hold back since a tick; ``now`` is the sketch's own unless given.
+        ``buffered_since(tick)`` is the number of held-back arrivals of the same cells since a tick; ``now`` is by default the
+        sketch's own.
         """
-        moment = now if now is not None else self._now
-        if moment is None:
+        instant = now if now is not None else self._now
+        if instant is None:
             return Bounds(*(np.zeros(array.cells if cells is None else cells.size, np.int64) for _ in range(3)))
         older, newer = ages
-        stamp = self._stamp_at(older, moment)
+        stamp = self._stamp_at(older, instant)
         start = array.all_since(stamp) if cells is None else array.since(cells, stamp)
         if self._reorder_buffer.ticks.size:
-            start = Bounds(*(part + held(self._tick_at(older, moment)) for part in start))
+            start = Bounds(*(part + buffered_since(self._tick_at(older, instant)) for part in start))
         if newer is None:
             return start
-        end = self._bounds(array, cells, held, (newer, None), moment)
+        end = self._bounds(array, cells, buffered_since, (newer, None), instant)
         return Bounds(
             np.maximum(start.low - end.high, 0), np.maximum(start.value - end.value, 0), np.maximum(start.high - end.low, 0)
         )
@@ -269,14 +279,14 @@ class Windowed(ABC, Generic[S]):
     # -- merging -------------------------------------------------------------------------------------------------------
 
     def _merge(self, others: Sequence[Self], eps: float | None = None) -> Self:
-        """A new one that holds what all hold; the inputs stay as they are."""
-        inputs = [one for many in (self, *others) for one in inputs_of(many)]
+        """A new instance with the arrivals of all inputs; the inputs are not modified."""
+        inputs = [part for operand in (self, *others) for part in inputs_of(operand)]
         first: Self = inputs[0]
         shape = first._shape_for(inputs, eps)
         first._check_size(inputs)
         aligned = first._aligned(inputs)
         live = [] if aligned is None else aligned.live
-        alone = live or [next((one for one in inputs if one._now is not None), first)]
+        alone = live or [next((part for part in inputs if part._now is not None), first)]
         if len(alone) == 1 and alone[0]._shape == shape:  # nothing to replay, so it costs no level
             result: Self = alone[0].copy()
         elif aligned is None or not live:
@@ -285,27 +295,27 @@ class Windowed(ABC, Generic[S]):
             result = first._union(aligned, shape)
         if aligned is not None:
             result._advance(aligned.now)
-        result._arrived = sum(one._arrived for one in inputs)
-        result._late = min(sum(one._late for one in inputs), MAX_COUNT)
+        result._arrived = sum(part._arrived for part in inputs)
+        result._late = min(sum(part._late for part in inputs), MAX_COUNT)
         return result
 
     def _union(self, aligned: Aligned, shape: S) -> Self:
         """The parts of all live inputs, merged into parts of this shape."""
         now, origin, live_from, live, shifts = aligned
-        inputs = [one._parts for one in live]
+        inputs = [sketch._parts for sketch in live]
         if live[0]._shape != shape:  # what is merged takes after its first input
             inputs, shifts = [tuple(self._new_parts(shape)), *inputs], [0, *shifts]
         parts = [first.merged(rest, shifts, live_from) for first, *rest in zip(*inputs, strict=True)]
         result = object.__new__(type(self))._begin(shape, parts)
         result._now, result._origin = now, origin
-        result._reorder_buffer = ReorderBuffer.concat([one._reorder_buffer for one in live])
+        result._reorder_buffer = ReorderBuffer.concat([sketch._reorder_buffer for sketch in live])
         return result
 
     def _shape_for(self, inputs: Sequence[Any], eps: float | None) -> S:
         """The shape of what these are merged into: as fine as the finest of them, or as ``eps`` says."""
         self._must_agree(inputs[1:])
         if eps is None:
-            shapes: list[S] = [one._shape for one in inputs]
+            shapes: list[S] = [sketch._shape for sketch in inputs]
             return min(shapes, key=lambda shape: (shape.before_merges(shape.eps), shape.additive))
         check_probability("eps", eps)
         if getattr(self._shape, "counter", None) not in RESIZED:
@@ -328,22 +338,24 @@ class Windowed(ABC, Generic[S]):
                 "windows of arrivals cannot be merged: which of two sites' arrivals are the last n overall is in neither "
                 "sketch (ECM-15, section 5.1); use a window of time, such as window='1h'"
             )
-        if (taken := sum(one._arrived for one in inputs)) > MAX_COUNT:
-            raise MergeError(f"{taken:,} arrivals in all, more than 2**62; scale the counts down")
+        if (arrived := sum(part._arrived for part in inputs)) > MAX_COUNT:
+            raise MergeError(f"{arrived:,} arrivals in all, more than 2**62", remedy="scale the counts down")
 
     def _aligned(self, inputs: Sequence[Self]) -> Aligned | None:
-        """The inputs on one time, if they can be merged, or None if none has seen any time."""
-        times = [one._now for one in inputs if one._now is not None]
+        """The inputs at one time, if they can be merged; None if none of them has arrivals."""
+        times = [sketch._now for sketch in inputs if sketch._now is not None]
         if not times:
             return None
         now = max(times)
-        live = [one._caught_up(now) for one in inputs if one._is_live(now)]
-        if len(live) > 1 and max(part.height for one in live for part in one._parts) >= MAX_HEIGHT:
-            raise MergeError(f"more than {MAX_HEIGHT} levels of merging; merge many sketches in one call, lt.merge([...])")
+        live = [sketch._caught_up(now) for sketch in inputs if sketch._is_live(now)]
+        if len(live) > 1 and max(part.height for sketch in live for part in sketch._parts) >= MAX_HEIGHT:
+            raise MergeError(
+                f"more than {MAX_HEIGHT} levels of merging", remedy="merge many sketches in one call, lt.merge([...])"
+            )
         origin = self._origin_for(now)
         live_from = now - self._window.span - origin
-        shifts = [one._origin - origin for one in live]
-        for first, *rest in zip(*(one._parts for one in live), strict=True):
+        shifts = [sketch._origin - origin for sketch in live]
+        for first, *rest in zip(*(sketch._parts for sketch in live), strict=True):
             first.check_apart(rest, shifts, live_from)
         return Aligned(now, origin, live_from, live, shifts)
 
@@ -380,9 +392,11 @@ class Windowed(ABC, Generic[S]):
             for field in fields(self._shape):
                 if field.kw_only:  # how fine its counters are: merging replays either
                     continue
-                mine, its = getattr(self._shape, field.name), getattr(other._shape, field.name)
-                if mine != its:
-                    raise MergeError(f"cannot merge: {field.name} is {mine!r} in one and {its!r} in another; build them alike")
+                left, right = getattr(self._shape, field.name), getattr(other._shape, field.name)
+                if left != right:
+                    raise MergeError(
+                        f"cannot merge: {field.name} is {left!r} in one and {right!r} in another", remedy="build them alike"
+                    )
 
     def __or__(self, other: Self) -> Self:
         """Merge two; a chain ``a | b | c | …`` is merged in one step when it is first used, as ``lt.merge`` would.
@@ -395,10 +409,10 @@ class Windowed(ABC, Generic[S]):
         first: Self = inputs[0]
         first._must_agree(inputs[1:])
         first._check_size(inputs)
-        parts = [part for one in inputs for part in one._parts]
+        parts = [part for sketch in inputs for part in sketch._parts]
         if max(part.height for part in parts) >= MAX_HEIGHT or any(part.shares for part in parts):
-            first._aligned(inputs)  # refuses what it must
-        copies = [one.copy() if one is many else one for many in (self, other) for one in inputs_of(many)]
+            first._aligned(inputs)  # raises where merging would
+        copies = [part.copy() if part is operand else part for operand in (self, other) for part in inputs_of(operand)]
         result = object.__new__(type(first))
         result._inputs = tuple(_compacted(copies))
         return result
@@ -406,7 +420,7 @@ class Windowed(ABC, Generic[S]):
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            """Asked for what is not there yet: the result of ``|`` merges its inputs."""
+            """The first access to an attribute of a result of ``|`` merges its inputs."""
             inputs = self.__dict__.get("_inputs")
             if inputs is None or name.startswith("__"):
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
@@ -417,7 +431,7 @@ class Windowed(ABC, Generic[S]):
     # -- bytes ---------------------------------------------------------------------------------------------------------
 
     def to_bytes(self) -> bytes:
-        """The state as bytes: versioned, checked, the same on every machine; ``lt.from_bytes`` reads it back."""
+        """The state as bytes: versioned, with a checksum, the same on every machine; ``lt.from_bytes`` reads them."""
         return codec.to_bytes(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -453,13 +467,13 @@ class Windowed(ABC, Generic[S]):
         source.check(bool((np.diff(ticks) >= 0).all()) and (started == 1 or not ticks.size), "entries are out of order")
         source.check(started == 1 or self._arrived == 0, "arrivals before time began")
         source.check(float(counts.sum(dtype=np.float64)) <= 1.000001 * self._arrived, "more arrivals held back than taken")
-        self._reorder_buffer = ReorderBuffer(ticks, hashes, counts, self._read_held_keys(source, hashes))
+        self._reorder_buffer = ReorderBuffer(ticks, hashes, counts, self._read_buffered_keys(source, hashes))
         stamp = now - self._origin if started else 1
         for part in self._parts:
             part.begin(self._origin)
             part.read(source, stamp, stamp - self._lateness if started else 1, self._arrived)
 
-    def _read_held_keys(self, source: Reader, hashes: Hashes) -> Keys | None:
+    def _read_buffered_keys(self, source: Reader, hashes: Hashes) -> Keys | None:
         if not self._keeps_keys or not hashes.size:
             return None
         keys = read_column(source)
@@ -476,38 +490,44 @@ class Windowed(ABC, Generic[S]):
         self._write_state(out)
 
 
-def inputs_of(thing: Any) -> Sequence[Any]:
-    """What a result of ``|`` still has to merge; anything else is itself."""
-    inputs: Sequence[Any] | None = getattr(thing, "__dict__", {}).get("_inputs")
-    return inputs or (thing,)
+def inputs_of(sketch: Any) -> Sequence[Any]:
+    """The inputs that a result of ``|`` still has to merge; of any other sketch, the sketch itself."""
+    inputs: Sequence[Any] | None = getattr(sketch, "__dict__", {}).get("_inputs")
+    return inputs or (sketch,)
 
 
 def _compacted(inputs: list[Any]) -> list[Any]:
-    """Inputs of ``|``, with those merged of which there are too many of one height to remember them all."""
+    """The inputs of ``|``; where too many have one height, those are merged into one."""
     while True:
-        heights = [one.merges for one in inputs]
+        heights = [sketch.merges for sketch in inputs]
         for height in set(heights):
-            group = [one for one in inputs if one.merges == height]
+            group = [sketch for sketch in inputs if sketch.merges == height]
             if len(group) < _FEWEST_INPUTS:
                 continue
-            most = _INPUT_BYTES // max(one.nbytes for one in group)
+            most = _INPUT_BYTES // max(sketch.nbytes for sketch in group)
             if len(group) >= min(max(most, _FEWEST_INPUTS), _MOST_INPUTS):
-                inputs = [group[0]._merge(group[1:]), *(one for one in inputs if one.merges != height)]
+                inputs = [group[0]._merge(group[1:]), *(sketch for sketch in inputs if sketch.merges != height)]
                 break
         else:
             return inputs
 
 
-def merge(things: Iterable[Any], *, eps: float | None = None) -> Any:
-    """Merge any number of sketches or counters of one kind into a new one; the inputs stay as they are.
+def merge(sketches: Iterable[Any], *, eps: float | None = None) -> Any:
+    """Merge any number of sketches or counters of one kind into a new one.
 
-    The result answers for the union of the streams, in time order, and its bounds are widened for what merging costs: one level
-    for a call, however many are merged, and none if only one of them holds anything in the window.
+    The result answers for the union of the streams, in time order. Its bounds are wider by one level of merging for each
+    call, however many sketches are merged, and no wider if only one of them has arrivals in the window. The inputs are not
+    modified.
 
-    ``things`` are the sketches or counters, built alike. ``eps`` is the error that the counters of the result are built with,
-    by default the error of the inputs' counters. A ``WindowCounter``, ``EcmSketch`` or ``WindowedAmsSketch`` of waves or
-    exponential histograms takes it. ``error`` of the result is at most e + eps + e·eps if that of the inputs is e (ECM-15
-    Theorem 4): a finer result adds less, a coarser one is smaller.
+    Parameters
+    ----------
+    sketches
+        The sketches or counters, built with the same parameters.
+    eps
+        The error that the counters of the result are built with; by default that of the inputs' counters. Only for a
+        ``WindowCounter``, ``EcmSketch`` or ``WindowedAmsSketch`` of waves or exponential histograms. The ``error`` of the
+        result is at most e + eps + e·eps if that of the inputs is e (ECM-15 Theorem 4): a finer result adds less error, a
+        coarser one is smaller.
 
     >>> import lately as lt
     >>> sites = [lt.WindowCounter(window="1h", eps=0.1) for _ in range(3)]
@@ -518,13 +538,13 @@ def merge(things: Iterable[Any], *, eps: float | None = None) -> Any:
     >>> lt.merge(sites).error <= 0.2101, lt.merge(sites, eps=0.01).error <= 0.1111
     (True, True)
     """
-    things = list(things) if isinstance(things, Iterable) else [things]
-    if not things:
-        raise MergeError("nothing to merge; give at least one sketch")
-    if not hasattr(things[0], "_merge"):
-        raise MergeError(f"cannot merge a {type(things[0]).__name__}; give sketches or counters of lately")
+    sketches = list(sketches) if isinstance(sketches, Iterable) else [sketches]
+    if not sketches:
+        raise MergeError("nothing to merge", remedy="give at least one sketch")
+    if not hasattr(sketches[0], "_merge"):
+        raise MergeError(f"cannot merge a {type(sketches[0]).__name__}", remedy="give sketches or counters of lately")
     if eps is None:
-        return things[0]._merge(things[1:])
-    if not isinstance(things[0], Windowed):
-        raise MergeError(f"lt.merge(…, eps={eps!r}): a {type(things[0]).__name__} is merged without any loss; leave eps out")
-    return things[0]._merge(things[1:], eps)
+        return sketches[0]._merge(sketches[1:])
+    if not isinstance(sketches[0], Windowed):
+        raise MergeError(f"lt.merge(…, eps={eps!r}): a {type(sketches[0]).__name__} is merged without any loss; leave eps out")
+    return sketches[0]._merge(sketches[1:], eps)

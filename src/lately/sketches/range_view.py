@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lately.core.estimate import Estimate, Estimates
-from lately.core.key_types import KeyTypes, refuse_confused
+from lately.core.key_types import KeyTypes, check_key_types
 from lately.core.keys import Hashes, Keys, all_hashes, key_column, one_key
 from lately.counters.base import Bounds, Cells
 from lately.sketches.countmin import minima, without_collisions
@@ -104,7 +104,7 @@ class CountMinView(RangeView):
     def counts(self, keys: Any) -> Estimates:
         """How often each key of a column occurred: ``.value``, ``.low`` and ``.high`` are arrays."""
         column: Keys = key_column(keys)
-        refuse_confused(column, self._key_types)
+        check_key_types(column, self._key_types)
         low, value, high = self.key_bounds(all_hashes(column))
         return Estimates(value, low, high, 1 - self.delta)
 
