@@ -404,7 +404,9 @@ def test_a_message_of_a_site_that_has_not_joined():
     ids=lambda message: type(message).__name__,
 )
 def test_what_only_coordinators_understand(message):
-    refused(started().sites[1], message, lt.InputError, f"{type(message).__name__}.* came to site 1; carry it to the coordinator")
+    refused(
+        started().sites[1], message, lt.InputError, f"{type(message).__name__}.* came to site 1; carry it to the coordinator"
+    )
 
 
 @pytest.mark.parametrize(

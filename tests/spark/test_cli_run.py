@@ -269,7 +269,7 @@ def test_what_fails_while_it_runs_is_told_in_one_line(spark, shop, tmp_path, mod
     os.utime(tmp_path / "events" / "1.parquet", (2**30 + 1, 2**30 + 1))
     result = run(path)
     assert result.exit_code == 1
-    failed = r"lately: (?:the run|batch 1) failed: .*/events/1\.parquet is not a Parquet file.*; what Spark said is in (\S+)"
+    failed = r"lately: (?:the run|batch 1) failed: .*/events/1\.parquet is not a Parquet file.*; Spark's output is in (\S+)"
     (log,) = re.findall(rf"(?m)^{failed}$", result.stderr)
     assert "org.apache.spark" in Path(log).read_text()
     os.unlink(log)

@@ -259,7 +259,7 @@ def test_the_log_of_a_run_gets_all_of_it(spark, stream, tmp_path):
     with pytest.raises(LatelyError) as found:
         run(spark, stream)
     told = with_log(found.value, log)
-    assert str(told) == f"{found.value}; what Spark said is in {log}"
+    assert str(told) == f"{found.value}; Spark's output is in {log}"
     text = log.read_text()
     assert text.startswith("what Java wrote\n")
     assert "is not a Parquet file" in text

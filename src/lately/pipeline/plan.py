@@ -73,8 +73,8 @@ class WindowsSpec:
 
     def with_queries(self, windows: Windows) -> Windows:
         """Give windows of an earlier run the queries of this one: drop those that are gone, add those that are new."""
-        wanted = {query.name for query in self.queries}
-        for name in [name for name in windows.queries if name not in wanted]:
+        names = {query.name for query in self.queries}
+        for name in [name for name in windows.queries if name not in names]:
             windows.drop(name)
         windows._known = ()  # the next batch may bring other columns than the last
         for query in self.queries:
@@ -193,25 +193,25 @@ class PipelinePlan:
     @property
     def lateness(self) -> int:
         """How late a row may be, in ticks."""
-        given = self.config.window.lateness
-        return 0 if given is None else self.window.length(given)
+        lateness = self.config.window.lateness
+        return 0 if lateness is None else self.window.length(lateness)
 
     @property
     def ahead(self) -> int | None:
         """How long a gap before the last rows of a batch may be, in ticks; None for any length."""
-        given = self.config.window.ahead
-        if given == "any":
+        ahead = self.config.window.ahead
+        if ahead == "any":
             return None
-        if given is not None:
-            return self.window.length(given)
+        if ahead is not None:
+            return self.window.length(ahead)
         minute = -(-60 * 10**9 // self.window.unit) if self.window.kind == "time" else self.window.ticks // 60
         return max(self.lateness, minute, 1)
 
     @property
     def keep(self) -> int | None:
         """How long the store keeps its rows, in ticks; None for ever."""
-        given = self.config.store.keep
-        return None if given is None else self.window.length(given)
+        keep = self.config.store.keep
+        return None if keep is None else self.window.length(keep)
 
     # -- what readers of the store need to know --------------------------------------------------------------------------------
 

@@ -6,25 +6,25 @@ from lately.core.keys import hash_keys
 
 
 class SiteAssignment:
-    """Assigns sites to the tasks of a batch: known sites evenly, new ones by the hash of their name.
+    """Assigns sites to the tasks of a batch: existing sites evenly, new ones by the hash of their name.
 
     Parameters
     ----------
-    known
+    existing
         The names of the sites that the state has.
     tasks
         How many tasks there are.
     """
 
-    def __init__(self, known: Iterable[str], tasks: int) -> None:
-        self._known = {site: number % tasks for number, site in enumerate(sorted(known))}
+    def __init__(self, existing: Iterable[str], tasks: int) -> None:
+        self._existing = {site: number % tasks for number, site in enumerate(sorted(existing))}
         self._tasks = tasks
 
     def task_of(self, site: str | None) -> int:
         """The task of a site, the same for all rows of a batch."""
         if site is None:  # any task can reject it
             return 0
-        return self._known[site] if site in self._known else site_number(site) % self._tasks
+        return self._existing[site] if site in self._existing else site_number(site) % self._tasks
 
 
 def site_number(site: str) -> int:

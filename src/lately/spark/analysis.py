@@ -123,12 +123,12 @@ def _resolved(
 def _unresolved(error: AnalysisException, df: DataFrame, config: Config) -> Problem:
     if isinstance(error, ParseException):
         return sql_diagnosis(error, "correct the SQL")
-    given = error.getMessageParameters() or {}
+    parameters = error.getMessageParameters() or {}
     condition = error.getCondition() or ""
     if condition.startswith("UNRESOLVED_COLUMN"):
-        return _no_column(given.get("objectName", "").replace("`", ""), _known_columns(df, config))
+        return _no_column(parameters.get("objectName", "").replace("`", ""), _known_columns(df, config))
     if condition == "UNRESOLVED_ROUTINE":
-        return _no_function(given.get("routineName", "").replace("`", ""), df.sparkSession)
+        return _no_function(parameters.get("routineName", "").replace("`", ""), df.sparkSession)
     message, remedy = sql_diagnosis(error, "correct the SQL")
     if "Invalid usage of '*'" in message:
         return "it names all columns", "name one of them, or an expression of one row"
@@ -143,12 +143,12 @@ def _known_columns(df: DataFrame, config: Config) -> list[str]:
     return [column for column in df.columns if not column.startswith("_lately_") and column not in hidden]
 
 
-def _no_column(name: str, known: list[str]) -> Problem:
+def _no_column(name: str, names: list[str]) -> Problem:
     if name.split(".")[0] == METADATA:
-        return f"this source has no {METADATA}, which only files have", f"use one of its columns: {_listed(known)}"
-    near = _near(name, known)
+        return f"this source has no {METADATA}, which only files have", f"use one of its columns: {_listed(names)}"
+    near = _near(name, names)
     guess = f"did you mean {near}? Its" if near else "its"
-    return f'the source has no column "{name}"', f"{guess} columns are {_listed(known)}"
+    return f'the source has no column "{name}"', f"{guess} columns are {_listed(names)}"
 
 
 def _no_function(name: str, spark: SparkSession) -> Problem:
@@ -157,8 +157,8 @@ def _no_function(name: str, spark: SparkSession) -> Problem:
     return f'Spark has no function "{name}"', f"did you mean {near}?" if near else "correct its name"
 
 
-def _near(name: str, known: list[str]) -> str | None:
-    by_lower = {candidate.lower(): candidate for candidate in known}
+def _near(name: str, names: list[str]) -> str | None:
+    by_lower = {candidate.lower(): candidate for candidate in names}
     return next((by_lower[match] for match in difflib.get_close_matches(name.lower(), by_lower, 1)), None)
 
 

@@ -1,4 +1,4 @@
-"""The expressions in SQL that a pipeline file holds, each with its place in the file and what it is for."""
+"""The SQL expressions of a pipeline file, each with its path in the file and its role."""
 
 import re
 from collections.abc import Iterator
@@ -14,7 +14,17 @@ _EXACT = ("of", "per")
 
 
 class Expression(NamedTuple):
-    """An expression: the path to it in the file, its text, and whose it is, as messages say it."""
+    """An SQL expression.
+
+    Parameters
+    ----------
+    path
+        The path to it in the file.
+    text
+        The SQL.
+    owner
+        Whose it is, for messages, such as ' of the query "hot"'; nothing for an expression of [columns].
+    """
 
     path: TomlPath
     text: str
@@ -22,13 +32,13 @@ class Expression(NamedTuple):
 
     @property
     def role(self) -> str:
-        """What it is for: a key of [columns], of or per of an exact query, or "where" for any filter."""
+        """What it is used for: a key of [columns], of or per of an exact query, or "where" for any filter."""
         key = str(self.path[-1])
         return "where" if key in _FILTERS else key
 
 
 def expressions(config: Config) -> Iterator[Expression]:
-    """All expressions of a pipeline file, in the order of the file's tables.
+    """Yield all expressions of a pipeline file: of [columns], then of queries, then of monitors.
 
     >>> from lately.config import of
     >>> config = of({
@@ -44,17 +54,25 @@ def expressions(config: Config) -> Iterator[Expression]:
     for key in _COLUMNS:
         if (text := getattr(config.columns, key)) is not None:
             yield Expression(("columns", key), text)
-    for table, kind, all_of_it in (("queries", "query", config.queries), ("monitors", "monitor", config.monitors)):
-        for number, one in enumerate(all_of_it):
+    for section, kind, tables in (("queries", "query", config.queries), ("monitors", "monitor", config.monitors)):
+        for index, table in enumerate(tables):
             for key in (*_FILTERS, *_EXACT):
-                if (text := getattr(one, key, None)) is not None:
-                    yield Expression((table, number, key), text, f' of the {kind} "{one.name}"')
+                if (text := getattr(table, key, None)) is not None:
+                    yield Expression((section, index, key), text, f' of the {kind} "{table.name}"')
 
 
-def expression_with(said: str, config: Config) -> Expression | None:
-    """The expression that Spark shows in what it says of an error, if it does."""
-    for shown in re.findall(r"== SQL \(line \d+, position \d+\) ==\n(.*)\n", said):
-        part = shown.strip().removeprefix("...").removesuffix("...")
+def expression_with(message: str, config: Config) -> Expression | None:
+    """Find the expression that an error of Spark quotes.
+
+    Parameters
+    ----------
+    message
+        The whole text of the error.
+    config
+        The pipeline. The result is None if the error quotes none of its expressions.
+    """
+    for quoted in re.findall(r"== SQL \(line \d+, position \d+\) ==\n(.*)\n", message):
+        part = quoted.strip().removeprefix("...").removesuffix("...")
         for expression in expressions(config):
             if part and part in expression.text:
                 return expression

@@ -1,7 +1,7 @@
-"""Runs a pipeline as a command does: quietly, and so that it can be stopped without losing anything.
+"""Runs a pipeline for a command: Java's output goes into a log, and signals stop the run without losing anything.
 
-Ctrl-C (SIGINT) or SIGTERM stops everything at once but a batch of a stream, which may end.
-The second signal ends the process in the middle of whatever it does, which the next run makes good.
+On Ctrl-C (SIGINT) or SIGTERM a stream finishes its current batch; everything else stops immediately. A second signal ends the
+process immediately; the next run repeats an unfinished batch.
 """
 
 import logging
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class _StoppedError(Exception):
-    """Ends a stream after a batch that is done; Spark has not noted that batch yet, and asks for it again next time."""
+    """Ends a stream after a finished batch. Spark has not recorded that batch as done, and requests it again next time."""
 
 
 def check(config: Config, log: Path) -> None:
@@ -42,63 +42,70 @@ def check(config: Config, log: Path) -> None:
     Parameters
     ----------
     config
-        The pipeline. Its [run.spark] counts, its master does not: there is nothing to do for a cluster.
+        The pipeline. Its [run.spark] is used; its master is not, since there is no work for a cluster.
     log
-        Where Java writes what it would write to the terminal.
+        The file that receives Java's output.
     """
     spark = start(config.with_master("local[1]"), log)
     analyse(config, spark)
 
 
 def start(config: Config, log: Path) -> "SparkSession":
-    """The session that is there, or a new one whose Java writes into ``log`` what it would write to the terminal."""
+    """Return the active session, or start one.
+
+    Parameters
+    ----------
+    config
+        The pipeline, with the master and the settings of Spark.
+    log
+        The file that receives Java's output.
+    """
     run = config.run
     with _stderr_into(log):
         try:
             return _interruptible(lambda: session(run.master, app=config.name, **run.spark))
         except JavaStartError as error:
             text = log.read_text(errors="replace")
-            if absent := dict.fromkeys(re.findall(r"unresolved dependency: ([^\s:#]+)#([^;]+);([^:\s]+)", text)):
-                jars = ", ".join(":".join(one) for one in absent)
+            if missing := dict.fromkeys(re.findall(r"unresolved dependency: ([^\s:#]+)#([^;]+);([^:\s]+)", text)):
+                jars = ", ".join(":".join(coordinates) for coordinates in missing)
                 raise LatelyError(
-                    f"Spark cannot start: spark.jars.packages asks for {jars}, which no Maven repository has that it can "
-                    "reach; correct the name and version, or download the jars and give their paths in spark.jars"
+                    f"Spark cannot start: spark.jars.packages asks for {jars}, which no reachable Maven repository has",
+                    remedy="correct the name and version, or download the jars and give their paths in spark.jars",
                 ) from error
             lines = [line.strip() for line in text.splitlines()]
-            said = [line for line in lines if re.search("rror|Invalid|Exception", line) and not line.startswith("at ")]
-            told = f"it said: {said[0].rstrip('.')}" if said else "it said nothing"
-            raise java_start_error(told) from None
+            errors = [line for line in lines if re.search("rror|Invalid|Exception", line) and not line.startswith("at ")]
+            raise java_start_error(f"it said: {errors[0].rstrip('.')}" if errors else "it said nothing") from None
 
 
-def run(pipeline: Pipeline, spark: "SparkSession", told: OnBatch, stop: "Stop | None" = None) -> int | None:
-    """Run to the end, or until a signal stops it; returns that signal.
+def run(pipeline: Pipeline, spark: "SparkSession", on_batch: OnBatch, stop: "Stop | None" = None) -> int | None:
+    """Run a pipeline until its end or until a signal stops it; return that signal, or None.
 
     Parameters
     ----------
     pipeline
-        What to run.
+        The pipeline.
     spark
         The session to run it in.
-    told
-        Hears of each batch.
+    on_batch
+        Called with the report of each batch.
     stop
-        What hears signals; by default one for this run alone.
+        What handles signals; by default a new one for this run.
     """
     if stop is None:
         with Stop() as own:
-            return run(pipeline, spark, told, own)
+            return run(pipeline, spark, on_batch, own)
 
-    def heard(done: BatchReport) -> None:
-        told(done)
+    def report_and_stop(report: BatchReport) -> None:
+        on_batch(report)
         if stop.signal is not None:
             raise _StoppedError
 
     is_over = threading.Event()
     if pipeline.config.source.mode != "batch":
-        # The main thread is in the middle of a call to Java, which another thread must make instead.
+        # The main thread is inside a call to Java, so another thread must stop the stream.
         stop.first = lambda: threading.Thread(target=_stop_when_idle, args=(pipeline, is_over), daemon=True).start()
     try:
-        pipeline.run(spark, heard)
+        pipeline.run(spark, report_and_stop)
     except BaseException:
         if stop.signal is None:
             raise
@@ -109,7 +116,7 @@ def run(pipeline: Pipeline, spark: "SparkSession", told: OnBatch, stop: "Stop | 
 
 
 class Stop:
-    """What SIGINT and SIGTERM do while a command runs; outside of the main thread, where Python hears none, nothing.
+    """Handles SIGINT and SIGTERM while a command runs; does nothing outside of the main thread, which gets no signals.
 
     Parameters
     ----------
@@ -119,7 +126,7 @@ class Stop:
 
     def __init__(self, leave: Callable[[int], NoReturn] | None = None) -> None:
         self._leave = leave
-        #: The first signal that was heard.
+        #: The first signal that was received.
         self.signal: int | None = None
         #: What the first signal does; without it, it raises KeyboardInterrupt.
         self.first: Callable[[], None] | None = None
@@ -127,16 +134,16 @@ class Stop:
 
     def __enter__(self) -> "Stop":
         if threading.current_thread() is threading.main_thread():
-            self._before = {number: signal.signal(number, self._heard) for number in (signal.SIGINT, signal.SIGTERM)}
+            self._before = {number: signal.signal(number, self._handle) for number in (signal.SIGINT, signal.SIGTERM)}
         return self
 
     def __exit__(self, *_: object) -> None:
         if self.signal is not None and self._leave is not None:
-            return  # the process is about to end, which takes Spark seconds; the second signal may still come
+            return  # the process is ending, which takes Spark seconds; a second signal may still arrive
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
-    def _heard(self, number: int, frame: FrameType | None) -> None:
+    def _handle(self, number: int, frame: FrameType | None) -> None:
         again = self.signal is not None
         if not again:
             self.signal = number
@@ -144,13 +151,13 @@ class Stop:
             self._leave(number)
         if again or self.first is None:
             if self._leave is not None:
-                logging.disable()  # the connection to Java logs a traceback of the call that ends here; the process ends, too
+                logging.disable()  # the connection to Java would log a traceback of the interrupted call
             raise KeyboardInterrupt
         self.first()
 
 
 def _stop_when_idle(pipeline: Pipeline, is_over: threading.Event) -> None:
-    """Stop a stream that waits for rows; one that has some stops after their batch."""
+    """Stop a stream while it waits for rows; during a batch, the stream stops when the batch is finished."""
     while not is_over.wait(0.05):
         query = pipeline._query
         if query is not None and not query.status["isTriggerActive"]:
@@ -159,31 +166,31 @@ def _stop_when_idle(pipeline: Pipeline, is_over: threading.Event) -> None:
 
 
 def with_log(error: BaseException, log: Path) -> LatelyError | None:
-    """The error as a command tells it if Spark had a part in it: one sentence, and the log, which gets all of the rest.
+    """Return the error to print if Spark was involved: one sentence that names the log, which receives the whole text.
 
     Parameters
     ----------
     error
         What ended the run.
     log
-        The file that Spark's Java has written into. For any other error, or one whose sentence says everything, it is
-        removed, and None returned.
+        The file with Java's output. If Spark was not involved, or the sentence says everything, the file is removed and
+        the result is None.
     """
-    known = isinstance(error, LatelyError | OSError)
-    whole = details(error) or (None if known else "".join(traceback.format_exception(error)))
-    if whole is None:
+    is_expected = isinstance(error, LatelyError | OSError)
+    text = details(error) or (None if is_expected else "".join(traceback.format_exception(error)))
+    if text is None:
         log.unlink(missing_ok=True)
         return None
     with log.open("a", encoding="utf-8") as file:
-        file.write(whole)
-    return LatelyError(f"{reason(error)}; what Spark said is in {log}")
+        file.write(text)
+    return LatelyError(reason(error), remedy=f"Spark's output is in {log}")
 
 
 def _interruptible(start: Callable[[], "SparkSession"]) -> "SparkSession":
-    """Start a session, which takes seconds, so that a signal need not wait for it.
+    """Start a session, which takes seconds, in such a way that a signal interrupts it.
 
-    Java is started by another thread with SIGINT blocked, which it inherits: a terminal sends Ctrl-C to all processes, and
-    Spark's Python workers die of it. When this thread stops waiting and the process ends, Java ends as its input is closed.
+    Another thread starts Java with SIGINT blocked, which Java inherits: a terminal sends Ctrl-C to all processes, and Spark's
+    Python workers would end. When this thread stops waiting and the process ends, Java ends because its input is closed.
     """
     if SparkContext._active_spark_context is not None or threading.current_thread() is not threading.main_thread():
         return start()
@@ -203,7 +210,7 @@ def _interruptible(start: Callable[[], "SparkSession"]) -> "SparkSession":
 
 @contextmanager
 def _stderr_into(log: Path) -> Iterator[None]:
-    """What is started here writes its complaints into a file, for as long as it lives."""
+    """Redirect the standard error of processes that are started inside into a file."""
     sys.stderr.flush()
     before = os.dup(2)
     file = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)

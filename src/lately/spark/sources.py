@@ -1,4 +1,4 @@
-"""The source of a pipeline as a DataFrame, or why Spark cannot read it: the line of the file, and what to do."""
+"""The source of a pipeline as a DataFrame, or the mistake in the pipeline file if Spark cannot read it."""
 
 import difflib
 import re
@@ -18,13 +18,13 @@ from lately.spark.expressions import expressions
 from lately.spark.failures import SPARKS, reason
 from lately.toml_lines import TomlPath
 
-#: What Spark knows of the file that a row is from; only sources of files have it, and only until a batch begins.
+#: The column with the file that a row comes from; only sources of files have it, and only before a batch begins.
 METADATA = "_metadata"
 _TYPES = ("string", "bigint", "int", "smallint", "tinyint", "double", "float", "boolean", "binary", "date", "timestamp")
-#: The version of Hadoop that a version of Spark brings, which its filesystems must have too.
+#: The version of Hadoop in each version of Spark; the jars of filesystems must have the same.
 _HADOOP = {"4.1": "3.4.2"}
 _NEWER_HADOOP = "3.5.0"
-#: Formats whose lines may not fit the columns; a mode of theirs that drops such lines, or fails, is the user's choice.
+#: Text formats, whose lines may not fit the columns; users can choose a mode that drops such lines, or fails.
 _TEXT_FORMATS = ("json", "csv", "xml")
 
 
@@ -76,15 +76,15 @@ def read_source(reader: Any, config: Config) -> DataFrame:
 
 
 def corrupt_column(source: Source) -> str:
-    """The column in which Spark's readers put a line that they could not read."""
+    """The column into which Spark's readers write a line that they cannot parse."""
     named = [value for name, value in source.options.items() if name.lower() == "columnnameofcorruptrecord"]
     return str(named[0]) if named else "_corrupt_record"
 
 
 def _with_corrupt_column(schema: T.StructType, source: Source) -> T.StructType | None:
-    """The columns of a source of text files with one more, for lines that cannot be read; None if no such column is needed.
+    """The columns of a source of text files with one more, for lines that cannot be parsed; None if it is not needed.
 
-    Without it Spark gives such a line as a row of NULLs, and nobody can tell what it was.
+    Without that column Spark returns such a line as a row of NULLs, and its content is lost.
     """
     modes = [str(value).upper() for name, value in source.options.items() if name.lower() == "mode"]
     name = corrupt_column(source)
