@@ -403,7 +403,7 @@ run.spark = 3
     ),
     "groups that cannot pass": (
         asking('kind = "exact"', 'aggregate = "count"', 'per = "url"', "below = -1"),
-        ["13: queries[0]: count() < -1.0: nothing can pass that; give a bound from 0 on"],
+        ["13: queries[0]: count() < -1.0: no substream can pass that; give a bound that is not negative"],
     ),
     "an exact answer with an error": (
         asking('kind = "exact"', 'aggregate = "count"', "eps = 0.1"),
