@@ -137,7 +137,7 @@ def _site(now=10, tick=1, **query):
 @pytest.mark.parametrize(
     ("other", "message"),
     [
-        (lambda: _site(now=11).partials(), "seen at 10 with what was seen at 11.*advance"),
+        (lambda: _site(now=11).partials(), "of 10 with those of 11.*advance"),
         (lambda: _site(last=6).partials(), r"sum\('x'\), last 5 in one and sum\('x'\), last 6 in another"),
         (lambda: _site(what=lt.agg.avg("x")).partials(), r"sum\('x'\), last 5 in one and avg\('x'\), last 5 in another"),
         (lambda: lt.Windows(tick=1).partials(), "seen at"),

@@ -1,4 +1,4 @@
-"""What an aggregate is: how to lift a value to a state, combine two states, lower a state to the answer.
+"""The definition of an aggregate: lift a value to a state, combine two states, lower a state to the answer.
 
 States of the built-in aggregates hold sums as fractions, so they combine in any order, on any number of sites, to the same
 answer. The fast structures of this package compute the same from arrays; the algebras define it.
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 
 class Algebra(NamedTuple):
-    """The contract of an aggregate. ``identity`` is the state of nothing; ``inverse(combine(a, b), a)``, if any, is b.
+    """The contract of an aggregate: ``identity`` is the state of no value, and ``inverse(combine(a, b), a)``, if any, is b.
 
     >>> product = Algebra(lambda x: x, lambda a, b: a * b, lambda a: a, 1.0)
     >>> product.of([2.0, 3.0, 4.0])
@@ -26,21 +26,21 @@ class Algebra(NamedTuple):
     inverse: Callable[[Any, Any], Any] | None = None
 
     def state(self, values: Any) -> Any:
-        """The state of some values, one after the other."""
+        """The state of values, the oldest first."""
         state = self.identity
         for value in values:
             state = self.combine(state, self.lift(value))
         return state
 
     def of(self, values: Any) -> Any:
-        """The answer for some values."""
+        """The answer for values, the oldest first."""
         return self.lower(self.state(values))
 
 
 class Moments(NamedTuple):
-    """How many values, their sum and that of their squares without rounding, and how many infinities besides."""
+    """The number of values, their exact sum and that of their squares, and the numbers of infinite values."""
 
-    count: int = 0  # type: ignore[assignment]  # tuples have a method of that name, which nobody calls on a state
+    count: int = 0  # type: ignore[assignment]  # replaces the method of tuples, which states do not need
     total: Fraction = Fraction(0)
     squares: Fraction = Fraction(0)
     plus: int = 0
@@ -60,12 +60,12 @@ class Moments(NamedTuple):
         return Moments(*map(operator.sub, self, other))
 
     def integer(self) -> int | None:
-        """The sum of integers; None of nothing, and if it is no integer."""
+        """The sum as an integer; None if there is no value or the sum is not an integer."""
         is_integer = self.count and not (self.plus or self.minus) and self.total.denominator == 1
         return self.total.numerator if is_integer else None
 
     def sum(self) -> float | None:
-        """The sum, rounded once; None of nothing."""
+        """The sum, rounded once; None if there is no value."""
         if not self.count:
             return None
         if self.plus or self.minus:
@@ -73,13 +73,13 @@ class Moments(NamedTuple):
         return as_float(self.total)
 
     def average(self) -> float | None:
-        """The mean; None of nothing."""
+        """The mean, rounded once; None if there is no value."""
         if self.plus or self.minus or not self.count:
             return self.sum()
         return as_float(self.total / self.count)
 
     def variance(self, ddof: int) -> float | None:
-        """The sum of squared deviations over ``count - ddof``; None of too few."""
+        """The sum of squared deviations over ``count - ddof``; None if there are too few values."""
         if self.count <= ddof:
             return None
         if self.plus or self.minus:

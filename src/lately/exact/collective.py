@@ -31,7 +31,7 @@ _MAX_COUNT = 2.0**62  # arrivals that a substream can have
 
 
 class Level(NamedTuple):
-    """The multiple of 2**grid that is ``back`` multiples before the newest; -1 stands for the newest arrival itself."""
+    """The multiple of 2**grid that is ``back`` multiples before the newest; -1 means the newest arrival itself."""
 
     grid: int
     back: int
@@ -70,7 +70,7 @@ class Collective:
         self._level_users: dict[Level, int] = {}  # the number of ranges that are looked up in a level
         self._levels: dict[Level, TickIndex] = {}
         self._newest = np.full(64, NO_TICK)  # the tick of each substream's newest arrival
-        self._seen = np.zeros(64, np.int64)
+        self._touched_in = np.zeros(64, np.int64)
         self._batches = 0
         self._longest = 0
         self._horizon = 1  # ticks that the orders cover: more than ``_longest``, so that they are seldom rebuilt
@@ -79,7 +79,9 @@ class Collective:
     @property
     def nbytes(self) -> int:
         """The bytes that it takes in memory."""
-        return self._seen.nbytes + self._newest.nbytes + sum(part.nbytes for part in (*self._logs(), *self._levels.values()))
+        return (
+            self._touched_in.nbytes + self._newest.nbytes + sum(part.nbytes for part in (*self._logs(), *self._levels.values()))
+        )
 
     # -- ranges -------------------------------------------------------------------------------------------------------
 
@@ -188,7 +190,7 @@ class Collective:
         for log in self._logs():
             log.renumber(alive)
         self._newest = np.concatenate([self._newest[alive], np.full(max(64 - alive.size, 0), NO_TICK)])
-        self._seen = np.zeros(self._newest.size, np.int64)
+        self._touched_in = np.zeros(self._newest.size, np.int64)
         self._rebuild_levels(list(self._levels))
 
     def _logs(self) -> list[ArrivalLog | SampledLog]:
@@ -199,13 +201,13 @@ class Collective:
         self._make_room(int(ids.max(initial=0)))
         self._batches += 1
         touched = np.empty(ids.size, np.int64)
-        return touched[: _distinct((ids, ticks), self._seen, self._newest, self._batches, touched)]
+        return touched[: _distinct((ids, ticks), self._touched_in, self._newest, self._batches, touched)]
 
     def _make_room(self, largest: int) -> None:
-        size = self._seen.size
+        size = self._touched_in.size
         if largest >= size:
             more = max(largest + 1 - size, size)
-            self._seen = np.concatenate([self._seen, np.zeros(more, np.int64)])
+            self._touched_in = np.concatenate([self._touched_in, np.zeros(more, np.int64)])
             self._newest = np.concatenate([self._newest, np.full(more, NO_TICK)])
 
     def _put(self, level: Level, ids: Ints) -> None:
@@ -344,14 +346,14 @@ class Collective:
 
 
 @kernel
-def _distinct(rows: tuple[Ints, Ints], seen: Ints, newest: Ints, batch: int, out: Ints) -> int:
+def _distinct(rows: tuple[Ints, Ints], touched_in: Ints, newest: Ints, batch: int, out: Ints) -> int:
     ids, ticks = rows
     count = 0
     for i in range(ids.size):
         owner = ids[i]
         newest[owner] = ticks[i]
-        if seen[owner] != batch:
-            seen[owner] = batch
+        if touched_in[owner] != batch:
+            touched_in[owner] = batch
             out[count] = owner
             count += 1
     return count

@@ -1,14 +1,14 @@
-"""Sums of floats without rounding: whole numbers of a unit, in as many 64-bit words as the values take.
+"""Sums of floats without rounding: integer multiples of a unit, in as many 64-bit words as the values need.
 
-Every finite float is a whole number of some power of two. Running sums are kept as whole numbers of one such ``unit`` in two's
-complement, least significant word first, and wrap around like any machine integer: the difference of two is exact as long
-as the difference itself fits. Nothing drifts however long a stream is, and nothing large that left the window leaves a
-trace; a window's sum is rounded once, when it is read.
+Every finite float is an integer multiple of some power of two. Running sums are integer multiples of one such ``unit`` in
+two's complement, least significant word first. They wrap around like machine integers: the difference of two sums is exact as
+long as the difference itself fits. So errors do not accumulate over a long stream, large values that left the window have no
+effect, and a window's sum is rounded once, when it is read.
 
     words[slot, 0]  words[slot, 1]  …     the sum of everything before the position in that slot, in units of 2**unit
 
-Prices and counts take two words. A stream whose values differ by hundreds of binary orders takes more. NaN and the
-infinities are no numbers of anything: here they add nothing, ``column.py`` counts them.
+Prices and counts take two words; values that differ by hundreds of binary orders take more. NaN and infinities add nothing
+here; ``column.py`` counts them.
 """
 
 from typing import Any, NamedTuple
@@ -75,7 +75,7 @@ def spread_of_pairs(pairs: Pairs) -> tuple[int, int]:
 
 @helper
 def _whole(word: Any, unit: Any) -> tuple[Any, Any]:
-    """A float without its sign as mantissa and shift: mantissa << shift whole units. Both are 0 for what is no number."""
+    """The magnitude of a float as mantissa and shift: ``mantissa << shift`` units. Both are 0 for NaN and infinities."""
     exponent = (word >> _52) & _EXPONENT
     mantissa = word & _FRACTION
     shift = np.int64(0)
@@ -99,9 +99,9 @@ def _whole_of_pair(pairs: Any, position: Any, unit: Any) -> tuple[Any, Any, Any]
     word, rest = bits[at], np.int64(parts[at + 1])
     negative = word >> _SIGN != _0
     mantissa, shift = _whole(word, unit)
-    if rest != 0:  # an integer between 2**53 and 2**63: the first part is a whole number of twos or more
-        whole = ((word & _FRACTION) | _HIDDEN) << (((word >> _52) & _EXPONENT) - np.uint64(1075))
-        mantissa = whole - np.uint64(rest) if negative else whole + np.uint64(rest)
+    if rest != 0:  # an integer between 2**53 and 2**63: the first part is even
+        magnitude = ((word & _FRACTION) | _HIDDEN) << (((word >> _52) & _EXPONENT) - np.uint64(1075))
+        mantissa = magnitude - np.uint64(rest) if negative else magnitude + np.uint64(rest)
         shift = -np.int64(unit)
         if shift < 0:
             mantissa = mantissa >> np.uint64(-shift)
@@ -111,7 +111,7 @@ def _whole_of_pair(pairs: Any, position: Any, unit: Any) -> tuple[Any, Any, Any]
 
 @kernel
 def run_pairs(pairs: Pairs, start: int, end: int, unit: int, words: Words) -> None:
-    """Carry the running sums on over pairs of floats."""
+    """Extend the running sums over pairs of floats."""
     for position in range(start, end):
         negative, mantissa, shift = _whole_of_pair(pairs, position, unit)
         by = np.uint64(shift) & _63
@@ -121,7 +121,7 @@ def run_pairs(pairs: Pairs, start: int, end: int, unit: int, words: Words) -> No
 
 @kernel
 def run_squares_of_pairs(pairs: Pairs, start: int, end: int, unit: int, words: Words) -> None:
-    """Carry the running sums of the squares of pairs of floats on; they are in units of 2**(2 * unit)."""
+    """Extend the running sums of the squares of pairs of floats, in units of 2**(2 * unit)."""
     for position in range(start, end):
         _, mantissa, shift = _whole_of_pair(pairs, position, unit)
         a, b = mantissa >> _32, mantissa & _LOW32  # (a * 2**32 + b)**2, in two words
@@ -139,7 +139,7 @@ def run_squares_of_pairs(pairs: Pairs, start: int, end: int, unit: int, words: W
 
 @kernel
 def run(bits: Bits, start: int, end: int, unit: int, words: Words) -> None:
-    """Carry the running sums on over the positions ``start..end``, which lie in a ring."""
+    """Extend the running sums over the positions ``start..end`` of a ring."""
     if words.shape[1] == 2:
         _run_two(bits, start, end, unit, words)
     else:
@@ -183,7 +183,7 @@ def _run_many(bits: Bits, start: int, end: int, unit: int, words: Words) -> None
 
 @kernel
 def run_squares(bits: Bits, start: int, end: int, unit: int, words: Words) -> None:
-    """Carry the running sums of squares on; they are in units of 2**(2 * unit)."""
+    """Extend the running sums of squares, in units of 2**(2 * unit)."""
     mask = bits.size - 1
     for position in range(start, end):
         mantissa, shift = _whole(bits[position & mask], unit)
@@ -232,7 +232,7 @@ def _add(words: Words, position: Any, parts: Any, at: Any, negative: Any) -> Non
 
 @kernel
 def differences(words: Words, lefts: Ints, rights: Ints, unit: int, out: Floats) -> None:
-    """The sums over ``lefts[i]..rights[i]`` (which is not in it), each rounded once."""
+    """The sums over the positions from ``lefts[i]`` up to, without, ``rights[i]``, each rounded once."""
     if words.shape[1] == 2:
         _differences_of_two(words, lefts, rights, unit, out)
     else:
@@ -270,7 +270,7 @@ def difference_of_two(words: Words, left: Any, right: Any, unit: Any, power: Any
         else:
             zeros = _leading_zeros(high)
             leading = (high << zeros) | ((low >> _1) >> (_63 - zeros))
-            # 64 digits are more than a float has: one bit stands for all that are cut off.
+            # 64 digits are more than a float has: the last bit records whether any digit that was cut off is 1.
             leading |= np.uint64(low << zeros != _0)
             value = _times_power(np.float64(leading), unit + 64 - np.int64(zeros))
         if negative:
@@ -288,7 +288,7 @@ def _differences_of_many(words: Words, lefts: Ints, rights: Ints, unit: int, out
 
 @helper
 def subtract(words: Words, left: Any, right: Any, room: Words) -> None:
-    """The sum over ``left..right`` as a whole number of units, into some room for its words."""
+    """The sum over ``left..right`` as a number of units, written into ``room``."""
     before, after = left & (words.shape[0] - 1), right & (words.shape[0] - 1)
     borrow = _0
     for j in range(words.shape[1]):
@@ -301,7 +301,7 @@ def subtract(words: Words, left: Any, right: Any, room: Words) -> None:
 
 @helper
 def rounded(room: Words, unit: Any) -> Any:
-    """A whole number of units as the nearest float. It is left as its magnitude."""
+    """A number of units as the nearest float. ``room`` holds its magnitude afterwards."""
     negative = room[room.size - 1] >> _SIGN != _0
     if negative:
         carry = _1
@@ -349,11 +349,11 @@ def _times_power(value: Any, exponent: Any) -> Any:
 
 
 def exact_differences(words: Words, lefts: Ints, rights: Ints) -> list[int]:
-    """The sums over ``lefts[i]..rights[i]`` (which is not in it) as whole numbers of units."""
+    """The sums over the positions from ``lefts[i]`` up to, without, ``rights[i]``, as numbers of units."""
     mask, bits = words.shape[0] - 1, 64 * words.shape[1]
     difference = sum(
         (words[rights & mask, j].astype(object) - words[lefts & mask, j].astype(object)) << (64 * j)
         for j in range(words.shape[1])
     )
     half = 1 << (bits - 1)
-    return [(one + half) % (2 * half) - half for one in np.asarray(difference).tolist()]
+    return [(units + half) % (2 * half) - half for units in np.asarray(difference).tolist()]

@@ -110,10 +110,10 @@ class History:
         """The first position that a window, or a late arrival, may still need after these rows."""
         assert self.now is not None
         floor = start + ticks.size - lookback.arrivals
-        needed = max(lookback.ticks, self.lateness + 1 if self.lateness else 0)  # ticks, with the newest one
-        if not needed:
+        reach = max(lookback.ticks, self.lateness + 1 if self.lateness else 0)  # ticks, with the newest one
+        if not reach:
             return floor
-        oldest = self.now - needed + 1
+        oldest = self.now - reach + 1
         if ticks[0] < oldest:
             return min(floor, start + int(np.searchsorted(ticks, oldest)))
         return min(floor, int(first_at(self.ticks.values, self.ticks.first, start, oldest)))

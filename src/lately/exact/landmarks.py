@@ -1,19 +1,19 @@
-"""L-INT: aggregates from landmarks on and up to landmarks, two of which make any window (SHARE, section 3.1.2).
+"""L-INT: aggregates from landmarks and up to landmarks, two of which make any window (SHARE, section 3.1.2).
 
-One of these serves the windows of one width class, 2**bits up to twice that. Landmarks cut the stream into blocks of
-2**bits positions, or of 2**bits ticks for windows of time. For each position it keeps the aggregate
+One index serves the windows of one width class, 2**bits up to twice that. Landmarks divide the stream into blocks of
+2**bits positions, or of 2**bits ticks for windows of time. For each position the index has the aggregate
 
     own       from the landmark before it up to it
     longer    from the landmark before that one up to it
     rest      from it up to the next landmark, once that has passed
 
 and a window that begins in one block and ends in the next, or in the one after, is ``rest`` of its first position combined
-with ``own`` or ``longer`` of its last. Lookups take one combination; a class costs three states a position.
+with ``own`` or ``longer`` of its last. A lookup takes one combination; a class costs three states for each position.
 
-A window of time may hold positions of one block only, because it is as wide as a block or wider and its other ticks have no
+A window of time, although at least as wide as a block, may contain positions of one block only, if its other ticks have no
 arrivals. Then it covers the block's end or the block's beginning. In the first case its last position is the last one of the
-block, which is complete, and ``rest`` of its first position is the answer; the block may have begun earlier, with positions
-that were dropped since. In the second case all that ``own`` of its last position takes in is inside the window.
+block, which is complete, and ``rest`` of its first position is the answer; the block may begin earlier, with positions that
+were dropped. In the second case everything in ``own`` of its last position is inside the window.
 """
 
 from collections.abc import Callable
@@ -38,7 +38,7 @@ class Landmarks(Index):
         self._operation, self._bits = operation, bits
         self._ticks = ticks
         self._own, self._longer, self._rest = (operation.room(1) for _ in range(3))
-        self._taken = 0  # up to which position it has come
+        self._processed = 0  # the position after the last one processed
         self._begun = 0  # where the newest block begins
         self._settled = 0  # up to which position ``rest`` is known
         self._grow, self._settle, self._fold = operation.bind(grow), operation.bind(settle), operation.bind(fold)
@@ -49,29 +49,29 @@ class Landmarks(Index):
 
     def rebuild(self, column: Column) -> None:
         self._own, self._longer, self._rest = (self._operation.room(column.values.size, column.values.dtype) for _ in range(3))
-        self._taken = self._begun = self._settled = column.first
+        self._processed = self._begun = self._settled = column.first
         self.extend(column, column.first)
 
     def extend(self, column: Column, start: int) -> None:
-        if start < self._taken:  # replaced: the newest block may be another one now
+        if start < self._processed:  # positions were replaced: the newest block may have changed
             self._begun = int(block_start(self._blocks(), column.first, start))
-        self._settled = min(self._settled, self._begun)  # a late arrival may go on with a block that was over
+        self._settled = min(self._settled, self._begun)  # a late arrival may extend a block that was complete
         states, span = (self._own, self._longer), (column.first, start, column.end)
         self._begun = int(self._grow(column.values, states, self._blocks(), (*span, self._begun), self._operation.code))
-        self._taken = column.end
+        self._processed = column.end
         self._settle_up_to(column, self._begun)
 
     def undo(self, column: Column, start: int, end: int) -> Callable[[], None]:
         if not isinstance(self._operation, UserOperation):
             return super().undo(column, start, end)
-        # Rests that are known change with positions that are replaced, and with those that go on with a block that was over;
-        # else only slots that are used again change.
+        # Known rests change if positions are replaced, or if a block that was complete is extended. Otherwise only slots that
+        # are used again change.
         size = column.values.size
-        changed = slots(start, end, size) if start >= self._taken and self._settled <= self._begun else np.arange(size)
+        changed = slots(start, end, size) if start >= self._processed and self._settled <= self._begun else np.arange(size)
         return undo_writes(self, [(states, changed) for states in (self._own, self._longer, self._rest)])
 
     def lookup(self, column: Column, lefts: Ints, rights: Ints, now: int) -> Any:
-        """The aggregates over ``lefts[i]..rights[i]`` (which is not in it), windows of this width class."""
+        """The aggregates over the positions from ``lefts[i]`` up to, without, ``rights[i]``: windows of this width class."""
         ring = self._blocks()[0]
         if (
             ring.size > 1

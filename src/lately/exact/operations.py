@@ -1,9 +1,8 @@
-"""What an aggregate without running sums does to its states: lift a value, combine two neighbours, lower the result.
+"""The operations of B-INT, L-INT and R-INT on states: lift a value, combine two neighbours, lower the result.
 
-The loops of B-INT, L-INT and R-INT are written once, over the functions ``lift``, ``combine``, ``lower``, ``load``, ``store``
-of this file, which know the built-in operations by their code. For an aggregate that a user defines,
-``UserOperation.bind`` compiles the very same loops once more with the user's functions in their place, or, where Numba
-cannot compile those, runs them as plain Python.
+The loops of these algorithms are written once, over the functions ``lift``, ``combine``, ``lower``, ``load`` and ``store`` of
+this file, which know the built-in operations by a code. For a user's aggregate, ``UserOperation.bind`` compiles the same loops
+again with the user's functions in their place, or runs them as plain Python where Numba cannot compile those.
 """
 
 import logging
@@ -29,8 +28,8 @@ MAX, MIN, FIRST, LAST = range(4)
 CODES = {"max": MAX, "min": MIN, "first": FIRST, "last": LAST}
 
 
-# A built-in state is one number as its column has it, a float or a pair of them (``wide.py``; of a float the second part is 0
-# to the compiler too, and costs nothing). NaN is the state of nothing, so missing values need no care.
+# A built-in state is one number of the column, a float or a pair of them (``wide.py``; the compiler knows that the second part
+# of a float is 0, so it costs nothing). NaN is the state of no value, so missing values need no special case.
 
 
 @helper
@@ -53,7 +52,7 @@ def combine(code: Any, a: Any, b: Any) -> Any:
 
 @helper
 def lower(code: Any, state: Any) -> Any:
-    """The answer that a state stands for."""
+    """The answer of a state."""
     return state
 
 
@@ -65,30 +64,30 @@ def nothing(code: Any) -> Any:
 
 @helper
 def inverse(total: Any, part: Any) -> Any:
-    """What is left of a state without its beginning."""
+    """A state without its older part."""
     return total - part
 
 
 @helper
 def usable(state: Any) -> Any:
-    """Whether a state that was computed by an inverse can be trusted: nothing infinite went in."""
+    """Whether a state that an inverse gave is valid: no part is infinite or undefined."""
     return state - state == 0.0
 
 
 @helper
 def load(states: Any, slot: Any) -> Any:
-    """A state out of an array of them."""
+    """Read a state from an array of states."""
     return states[slot]
 
 
 @helper
 def store(states: Any, slot: Any, state: Any) -> None:
-    """A state into an array of them."""
+    """Write a state into an array of states."""
     states[slot] = state
 
 
 class Operation:
-    """A built-in operation: the loops as they are, with its code."""
+    """A built-in operation: the compiled loops with its code."""
 
     def __init__(self, code: int) -> None:
         self.code = code
@@ -97,7 +96,7 @@ class Operation:
     how = "compiled"
 
     def bind(self, loop: Callable[..., Any]) -> Callable[..., Any]:
-        """A loop of B-INT or its kin, for this operation."""
+        """A loop of B-INT, L-INT or R-INT for this operation."""
         return loop
 
     def room(self, size: int, like: Any = np.float64) -> Any:
@@ -110,7 +109,7 @@ class Operation:
 
 
 class UserFunctionError(Exception):
-    """A function of an aggregate that a user defined has failed."""
+    """A function of a user's aggregate has raised an exception."""
 
     def __init__(self, name: str, error: Exception) -> None:
         super().__init__(f"the aggregate {name!r} fails: {error!r}")
@@ -118,7 +117,7 @@ class UserFunctionError(Exception):
 
 
 class UserOperation(Operation):
-    """An operation that a user defined, compiled if that can be done."""
+    """A user's operation, compiled if Numba can compile it."""
 
     def __init__(self, algebra: Algebra, name: str) -> None:
         super().__init__(-1)
@@ -133,7 +132,7 @@ class UserOperation(Operation):
             _log.warning("the aggregate %r runs as plain Python, which is slow: %s", name, why)
 
     def _compile(self, algebra: Algebra) -> str | None:
-        """Compile the user's functions; if that cannot be done, say why."""
+        """Compile the user's functions; if that is impossible, return the reason."""
         if config.DISABLE_JIT:
             return "the compiler is switched off"
         try:
@@ -167,12 +166,12 @@ class UserOperation(Operation):
         return self._loops[source]
 
     def _guarded(self, loop: Callable[..., Any]) -> Callable[..., Any]:
-        """A loop whose failures are known to be the user's."""
+        """A loop whose exceptions are reported as those of the user's functions."""
 
         def guarded(*arguments: Any) -> Any:
             try:
                 return loop(*arguments)
-            except Exception as error:  # whatever a stranger's code raises
+            except Exception as error:  # a user's function may raise anything
                 raise UserFunctionError(self._name, error) from error
 
         return guarded
@@ -189,11 +188,11 @@ class UserOperation(Operation):
         return np.full(size, np.nan) if self.compiled else np.full(size, None, object)
 
     def state(self, values: Any) -> Any:
-        """The state of some values that are all present."""
+        """The state of values of which none is missing."""
         return self.bind(_state)(values)
 
     def check(self, values: Any, name: str, column: str) -> None:
-        """Refuse values that the user's functions fail on, before any of them is taken."""
+        """Reject values on which the user's functions fail, before anything changes."""
         refuse_wide(values, column, f"the aggregate {name!r}", "drop the query")
         try:
             self.state(values[values == values])

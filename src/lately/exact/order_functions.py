@@ -67,8 +67,8 @@ class Extreme(_PickFunction):
         write_number(out, state, wide)
 
     def read_state(self, source: Reader, count: int, wide: bool) -> float | int | None:
-        known, value = source.choice(0, 1), read_number(source, wide)
-        return value if known else None
+        has_value, value = source.choice(0, 1), read_number(source, wide)
+        return value if has_value else None
 
 
 class Edge(_PickFunction):

@@ -1,4 +1,4 @@
-"""What one query contributes at one site."""
+"""The contribution of one site, or of several, to one query."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Partial:
-    """What one query found at one site, or at several."""
+    """The partial result of one query."""
 
     state: Any  # of the aggregate's algebra; of a filter, the aggregate of each key
     rows: int

@@ -1,8 +1,8 @@
-"""Partial results: what one site contributes to each query, to be combined with what others do.
+"""Partial results: the contribution of one site to each query, to be combined with those of other sites.
 
 A site sends states instead of arrivals: a count, a sum as a fraction, a maximum, for quantiles the sorted values of the window,
-for filters the aggregate of each substream. They combine in any order to what one Windows over all sites would have
-answered at the same moment.
+for filters the aggregate of each substream. Combined in any order, they give the answers that one ``Windows`` over the arrivals
+of all sites would have given at the same time.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,7 +33,20 @@ _WIDE = 2  # a flag beside whether values came as integers: whether the state ho
 
 @storable(12)
 class Partials:
-    """The partial results of all queries at one moment. ``a | b`` and ``lt.merge([...])`` combine those of several sites.
+    """The partial results of queries at one time, made by ``Windows.partials``.
+
+    ``a | b`` and ``lt.merge([...])`` combine those of several sites, which must have the same queries and the same time.
+
+    Parameters
+    ----------
+    clock
+        The ticks of the ``Windows``.
+    now
+        The tick at which the partial results were taken; None before the first arrival.
+    queries
+        The queries.
+    parts
+        Their partial results in the same order.
 
     >>> import lately as lt
     >>> sites = [lt.Windows() for _ in range(2)]
@@ -53,27 +66,28 @@ class Partials:
 
     @property
     def now(self) -> datetime | np.datetime64 | int | None:
-        """The moment at which the partials were taken."""
+        """The time at which the partial results were taken."""
         return None if self._now is None else instant_of(self._now, self._clock)
 
     def __getitem__(self, name: str) -> Answer:
-        """The answer of one query over all that was combined."""
+        """The answer of one query over all sites that were combined."""
         if name not in self._queries:
-            raise QueryError(f"there is no query named {name!r}; there are: {', '.join(self._queries) or 'none'}")
+            names = ", ".join(self._queries) or "none"
+            raise QueryError(f"there is no query named {name!r}", remedy=f"the queries are: {names}")
         query, part = self._queries[name], self._parts[name]
         if part.covered < 1:
             return Answer(None, part.rows, part.missing, part.covered)
         if query.condition is not None:
             return _members(query, part)
         aggregate = query.aggregate
-        known = part.rows > part.missing or not aggregate.function.needs_values
-        value = aggregate.function.answer(part.state, integer=part.integer) if known else None
+        has_answer = part.rows > part.missing or not aggregate.function.needs_values
+        value = aggregate.function.answer(part.state, integer=part.integer) if has_answer else None
         if value is not None and value != value:
             value = None
         return Answer(value, part.rows, part.missing, part.covered)
 
     def answers(self) -> Mapping[str, Answer]:
-        """The answers of all queries over all that was combined."""
+        """The answers of all queries over all sites that were combined."""
         return {name: self[name] for name in self._queries}
 
     def __repr__(self) -> str:
@@ -88,7 +102,7 @@ class Partials:
         merged = []
         for name, query in self._queries.items():
             parts = [self._parts[name], *(other._parts[name] for other in others)]
-            while len(parts) > 1:  # neighbours in pairs, so that states that grow are copied log(n) times each, not n
+            while len(parts) > 1:  # in pairs of neighbours, so that each value of a growing state is copied log(n) times
                 pairs = [_combined(query, a, b) for a, b in zip(parts[::2], parts[1::2], strict=False)]
                 parts = pairs + parts[2 * len(pairs) :]
             merged.append(parts[0])
@@ -96,29 +110,38 @@ class Partials:
 
     def _must_agree(self, other: Any) -> None:
         if not isinstance(other, Partials):
-            raise MergeError(f"cannot combine Partials with {type(other).__name__}; give what Windows.partials() gave")
+            raise MergeError(
+                f"cannot combine Partials with {type(other).__name__}", remedy="give results of Windows.partials()"
+            )
         if other._clock != self._clock:
-            raise MergeError(f"cannot combine: ticks are {self._clock!r} in one and {other._clock!r} in another; build alike")
+            raise MergeError(
+                f"cannot combine: ticks are {self._clock!r} in one and {other._clock!r} in another",
+                remedy="build all Windows with the same tick=",
+            )
         if other._now != self._now:
             raise MergeError(
-                f"cannot combine what was seen at {self.now} with what was seen at {other.now}: windows end at different "
-                "times; advance() all sites to one time, then take their partials"
+                f"cannot combine partial results of {self.now} with those of {other.now}: windows end at different times",
+                remedy="advance() all sites to one time, then take their partials",
             )
         for name in self._queries.keys() | other._queries.keys():
-            one, two = self._queries.get(name), other._queries.get(name)
-            if one is None or two is None or not _alike(one, two):
-                asks = [None if q is None else f"{q.text}, {q.span.text(self._clock)}" for q in (one, two)]
-                raise MergeError(f"cannot combine: the query {name!r} is {asks[0]} in one and {asks[1]} in another; add alike")
-            if not one.span.by_time:
+            ours, theirs = self._queries.get(name), other._queries.get(name)
+            if ours is None or theirs is None or not _alike(ours, theirs):
+                texts = [None if q is None else f"{q.text}, {q.span.text(self._clock)}" for q in (ours, theirs)]
                 raise MergeError(
-                    f"the query {name!r} has a window of arrivals: which of two sites' arrivals are the last overall is in "
-                    "neither; use a window of time, such as last='5m', or leave it out: w.partials([names of the others])"
+                    f"cannot combine: the query {name!r} is {texts[0]} in one and {texts[1]} in another",
+                    remedy="add the same query to all sites",
+                )
+            if not ours.span.by_time:
+                raise MergeError(
+                    f"the query {name!r} has a window of arrivals, and partial results do not tell which arrivals of several "
+                    "sites are the last ones",
+                    remedy="use a window of time, such as last='5m', or leave the query out: w.partials([names of the others])",
                 )
 
     # -- bytes ---------------------------------------------------------------------------------------------------------
 
     def to_bytes(self) -> bytes:
-        """The states as bytes; ``lt.from_bytes`` reads them back. Aggregates of your own must have states of floats."""
+        """The partial results as bytes; ``lt.from_bytes`` reads them. Custom aggregates must have states of numbers."""
         return codec.to_bytes(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -157,7 +180,8 @@ class Partials:
             wide = bool(flags & _WIDE)
             function = query.aggregate.function
             source.check(
-                not wide or (query.condition is None and function.state_holds_values), "values in a state that has none"
+                not wide or (query.condition is None and function.state_holds_values),
+                "a state without values marked as having large ones",
             )
             state: Any
             if query.condition is not None:

@@ -49,7 +49,7 @@ class LargestTracker:
             heapify(self._heap)
 
     def largest(self, default: int) -> int:
-        """The largest number; ``default`` if there is none."""
+        """The largest number, or ``default`` if there are no numbers."""
         return -self._heap[0] if self._heap else default
 
 

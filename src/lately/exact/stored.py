@@ -1,7 +1,7 @@
 """Windows as bytes and back. docs/format.md is its table.
 
-What is stored is what came (ticks, the values of each column, the arrivals of each substream) and what was asked for. All
-indexes follow from that and are laid anew.
+Stored are the arrivals (ticks, the values of each column, the arrivals of each substream) and the queries. All indexes are
+rebuilt from them.
 """
 
 import math
@@ -25,15 +25,15 @@ from lately.exact.wide import EXACT, is_wide, narrowed
 
 _FAR = 2**62
 
-#: How the values of a column are stored: any floats, whole numbers up to 2**53, or pairs, which are new in format version 2.
-_FLOATS, _WHOLE, _PAIRS = range(3)
+#: How the values of a column are stored: any floats, integers up to 2**53, or pairs, which are new in format version 2.
+_FLOATS, _INTEGERS, _PAIRS = range(3)
 
 
 def write_queries(out: Writer, queries: Iterable[Query]) -> None:
-    """Write what was asked for."""
-    listed = list(queries)
-    out.varint(len(listed))
-    for query in listed:
+    """Write the queries."""
+    in_order = list(queries)
+    out.varint(len(in_order))
+    for query in in_order:
         aggregate, span = query.aggregate, query.span
         for text in (query.name, aggregate.kind, aggregate.column or "", query.using or "", query.per or ""):
             out.text(text)
@@ -55,14 +55,14 @@ def read_queries(source: Reader) -> list[Query]:
     queries: dict[str, Query] = {}
     for _ in range(source.varint()):
         name, kind, column, using, per = (source.text() for _ in range(5))
-        known, parameter = source.choice(0, 1), source.f64()
+        has_parameter, parameter = source.choice(0, 1), source.f64()
         span = Span(bool(source.choice(0, 1)), source.within(source.u64(), 1, 2**40), source.maybe(1, 2**40))
         if source.version == 1 and span.by_time:  # ages were those of ticks, the oldest inside and the newest outside
             span = Span(True, span.older + 1, None if span.newer is None else span.newer + 1)
-        source.check(span.newer is None or span.newer < span.older, "a window of nothing")
-        source.check(known == 1 or parameter == 0, "a parameter that is not known")
+        source.check(span.newer is None or span.newer < span.older, "an empty window")
+        source.check(has_parameter == 1 or parameter == 0, "a parameter that is not set")
         try:
-            function = stored_function(kind, parameter if known else None)
+            function = stored_function(kind, parameter if has_parameter else None)
         except ValueError as error:
             raise FormatError(f"not a query that lately wrote: {error}") from error
         if function is None:
@@ -76,7 +76,7 @@ def read_queries(source: Reader) -> list[Query]:
         options: dict[str, Any] = {"using": using or None}
         if per:
             text, low, high, eps = source.text(), source.f64(), source.f64(), source.f64()
-            source.check(low <= high or (low, high) == (math.inf, -math.inf), "a condition that holds nothing")
+            source.check(low <= high or (low, high) == (math.inf, -math.inf), "a condition that nothing passes")
             prefix = f"{_stored_name(aggregate)} "
             source.check(text == "" or text.startswith(prefix), f"the condition {text!r}")
             what = Condition(aggregate, low, high, text.removeprefix(prefix))
@@ -99,7 +99,7 @@ def _stored_comparison(condition: Condition) -> str:
 
 
 def write_ring(out: Writer, ring: Ring, now: int | None) -> None:
-    """Write the entries of a ring: ticks as ages, whole numbers packed."""
+    """Write the entries of a ring: ticks as ages, integers packed."""
     out.u64(ring.first)
     out.maybe(ring.lost)
     entries = ring.slice(ring.first, ring.end)
@@ -112,10 +112,10 @@ def write_ring(out: Writer, ring: Ring, now: int | None) -> None:
         out.u8(_PAIRS)
         write_pairs(out, entries)
         return
-    whole = bool(((np.abs(entries) <= EXACT) & ~(np.signbit(entries) & (entries == 0))).all())
-    whole = whole and bool((np.floor(entries) == entries).all())
-    out.u8(_WHOLE if whole else _FLOATS)
-    if whole:
+    integers = bool(((np.abs(entries) <= EXACT) & ~(np.signbit(entries) & (entries == 0))).all())
+    integers = integers and bool((np.floor(entries) == entries).all())
+    out.u8(_INTEGERS if integers else _FLOATS)
+    if integers:
         out.integers(entries)
     else:
         out.f64s(entries)
@@ -135,23 +135,23 @@ def read_ticks(source: Reader, end: int, now: int | None) -> Ring:
 
 
 def read_column(source: Reader, ticks: Ring) -> tuple[Column, Numbers]:
-    """A column that ends where the ticks do, and its values, which are yet to be put in."""
+    """A column that ends where the ticks do, and its values, which the caller appends."""
     first = source.within(source.u64(), ticks.first, ticks.end)
     column = Column(first, source.maybe(-_FAR, _FAR))
     column.integer = bool(source.choice(0, 1))
-    kind = source.choice(_FLOATS, _WHOLE, _PAIRS)
-    if kind == _WHOLE:
+    kind = source.choice(_FLOATS, _INTEGERS, _PAIRS)
+    if kind == _INTEGERS:
         values: Numbers = source.integers(-EXACT, EXACT).astype(np.float64)
     else:
         values = source.f64s() if kind == _FLOATS else read_pairs(source)
     source.check(values.size == ticks.end - first, "values that are too many or too few")
-    whole = np.isnan(values.real) | (np.isfinite(values.real) & (np.floor(values.real) == values.real))
-    source.check(not column.integer or bool(whole.all()), "a fraction in a column of integers")
+    integral = np.isnan(values.real) | (np.isfinite(values.real) & (np.floor(values.real) == values.real))
+    source.check(not column.integer or bool(integral.all()), "a fraction in a column of integers")
     return column, values
 
 
 def write_filters(out: Writer, filters: Filters, now: int | None) -> None:
-    """Write what the filters keep: the substreams seen lately, in the order of their keys' hashes, and theirs of each index."""
+    """Write the state of the filters: the live substreams in the order of their keys' hashes, and their part of each index."""
     for substreams, shared in filters.in_order():
         oldest = (now or 0) - max(index.longest for index in shared)
         ids = substreams.by_hash(oldest)
@@ -166,7 +166,7 @@ def write_filters(out: Writer, filters: Filters, now: int | None) -> None:
 
 
 def read_filters(source: Reader, filters: Filters, now: int | None) -> None:
-    """Read what ``write_filters`` wrote, into filters that are asked the same."""
+    """Read what ``write_filters`` wrote into filters with the same queries."""
     for substreams, shared in filters.in_order():
         longest = max(index.longest for index in shared)
         names = read_keys(source)
@@ -188,11 +188,11 @@ def _write_maxima(out: Writer, shared: SharedIndex, ids: Ints, now: int) -> None
     owners, ticks, values = shared.index.rows()
     places = np.full(int(max(ids.max(initial=0), owners.max(initial=0))) + 1, -1)
     places[ids] = np.arange(ids.size)
-    kept = np.flatnonzero((ticks >= now - shared.longest) & (places[owners] >= 0))
-    kept = kept[np.lexsort((places[owners[kept]], ticks[kept]))]
-    out.integers(places[owners[kept]])
-    out.integers(now - ticks[kept])
-    out.f64s(values[kept])
+    live = np.flatnonzero((ticks >= now - shared.longest) & (places[owners] >= 0))
+    live = live[np.lexsort((places[owners[live]], ticks[live]))]
+    out.integers(places[owners[live]])
+    out.integers(now - ticks[live])
+    out.f64s(values[live])
 
 
 def _read_maxima(source: Reader, shared: SharedIndex, ids: Ints, now: int) -> None:

@@ -318,8 +318,8 @@ class Windows:
         return self._numbers.partial(query)
 
     def __repr__(self) -> str:
-        held = self._history.ticks.end - self._history.ticks.first
-        return f"Windows({len(self)} queries, now={self.now}, {held:_} arrivals held)"
+        stored = self._history.ticks.end - self._history.ticks.first
+        return f"Windows({len(self)} queries, now={self.now}, {stored:_} arrivals stored)"
 
     def _repr_html_(self) -> str:
         return self.answers()._repr_html_()
