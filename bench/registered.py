@@ -1,4 +1,4 @@
-"""A thousand registered queries over trades, beside one structure for each of them and beside recomputing each answer."""
+"""A thousand registered queries over trades, compared with one structure per query and with recomputing each answer."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -41,7 +41,7 @@ class Trades:
 
 
 def registered(report: Report, options: Options) -> None:
-    """Add the table, and the verdict on it."""
+    """Add the table and its verdict."""
     options.tell("a thousand registered queries")
     data = trades(options)
     size = data.times.size
@@ -94,7 +94,7 @@ def _agree(feeds: Iterable["_Ours | _Each"]) -> None:
 
 
 def trades(options: Options) -> Trades:
-    """The file that was given, with synthetic prices or volumes if it has none; or synthetic trades of a busy day."""
+    """The trades of the given file, with synthetic prices or volumes if it has none; or the synthetic trades of a busy day."""
     rng = np.random.default_rng(13)
     if options.data is None:
         size = options.size(380_000, 60_000)
@@ -113,7 +113,7 @@ def trades(options: Options) -> Trades:
 
 
 def _numbers_of(path: Path, rows: int) -> dict[str, Floats]:
-    """The columns value and volume, as far as they are there and numbers."""
+    """The columns value and volume, if they exist and are numeric."""
     file = _open(path)
     kinds = {field.name: field.type for field in file.schema_arrow if field.name in ("value", "volume")}
     wanted = [name for name, kind in kinds.items() if pa.types.is_integer(kind) or pa.types.is_floating(kind)]
@@ -122,7 +122,7 @@ def _numbers_of(path: Path, rows: int) -> dict[str, Floats]:
 
 
 def _rounds(data: Trades, start: int, quick: bool) -> dict[str, list[list[slice]]]:
-    """For every size of round some turns, and the rounds of each. The stream goes on from one to the next."""
+    """For every round size some turns with their rounds. The stream continues from one turn to the next."""
     turns, most = (3, 5) if quick else (9, 20)
     left, at = data.times.size - start, start
     shares = {"1 trade": 1, "1 second": 1000, "10 seconds": 10_000, "100 trades": 100, JUDGED: 1000, "5,000 trades": MOST}
@@ -145,7 +145,7 @@ def _by_count(start: int, stop: int, size: int) -> Iterator[slice]:
 
 
 def _by_time(data: Trades, start: int, stop: int, length: int) -> Iterator[slice]:
-    """Rows of so many milliseconds; where nothing came, there is no round."""
+    """Rounds of rows within a number of milliseconds; without arrivals there is no round."""
     cuts = start + 1 + np.flatnonzero(np.diff(data.times[start:stop] // length))
     yield from (slice(a, b) for a, b in zip([start, *cuts[:-1].tolist()], cuts.tolist(), strict=False) if b > a)
 
@@ -181,7 +181,7 @@ class _Structures(NamedTuple):
 
 
 class _Each:
-    """One structure for each window; with ``own`` each keeps its rows too, else all read those of the stream."""
+    """One structure for each window; with ``own`` each stores its rows too, otherwise all read those of the stream."""
 
     def __init__(self, data: Trades, kinds: Ints, ages: Ints, *, own: bool) -> None:
         self.end, self._own = 0, own
@@ -208,7 +208,7 @@ class _Each:
 
 @kernel
 def _take_own(state: Any, stream: Any, start: int, end: int) -> None:
-    """Row by row: put it in, take out what is too old."""
+    """Row by row: add it, remove the rows that are too old."""
     kinds, ages, firsts, splits, totals, starts, masks, kept, pool = state
     times, prices, volumes = stream
     for w in range(kinds.size):
@@ -236,7 +236,7 @@ def _take_own(state: Any, stream: Any, start: int, end: int) -> None:
 
 @kernel
 def _take(state: Any, stream: Any, start: int, end: int) -> None:
-    """All rows of a batch at once, and what is too old after the last of them."""
+    """Add all rows of a batch at once, then remove the rows that are too old."""
     kinds, ages, firsts, splits, totals, starts, masks, _, pool = state
     times, prices, volumes = stream
     for w in range(kinds.size):

@@ -1,4 +1,4 @@
-"""Which substreams pass a bar: one index for all of them beside a lookup in each (SHARE, Figure 13)."""
+"""Which substreams pass a threshold: one index for all of them compared with a lookup in each (SHARE, Figure 13)."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -12,15 +12,15 @@ from numba import njit
 
 from bench.data import Ints, zipf
 from bench.report import Options, Report, Table, Verdict
-from lately.exact import by_tick, collective, rows_of
-from lately.exact.arrival_log import RowsOf
+from lately.exact import arrival_log, collective, tick_index
+from lately.exact.arrival_log import ArrivalLog
 from lately.exact.collective import Collective
 
 LONGEST = 10_800  # seconds
 WINDOWS = (900, 1_800, 3_600, 7_200, 10_800)
 SELECTED = 0.04  # of all substreams pass each bar
 PS = (4, 10, 20, 40, 100)
-USUAL = round(2 / collective._SURE)
+USUAL = round(2 / collective._EXACT_MARGIN)
 LOOP = "compiled loop"
 BLOCK, FEW = 100, 10  # lookups in a block, and where there are a million substreams
 TURNS = 8
@@ -68,19 +68,19 @@ class _Case:
         self._ids = rng.permutation(keys)[drawn]
         self._ticks = np.arange(rows + extra) * LONGEST // rows
         self._start = rows
-        self._last = np.full(keys, by_tick.NO_TICK)
+        self._last = np.full(keys, tick_index.NO_TICK)
         self._last[self._ids[:rows]] = self._ticks[:rows]
         counts = [np.bincount(self._ids[np.searchsorted(self._ticks, LONGEST - w) : rows], minlength=keys) for w in WINDOWS]
         self._bars = [_bar(count) for count in counts]
         self._share = float(np.mean([(count >= bar).mean() for count, bar in zip(counts, self._bars, strict=True)]))
-        self._alone = RowsOf(weighted=False)
+        self._alone = ArrivalLog(weighted=False)
         self._alone.push(self._ids[:rows], self._ticks[:rows], None, 0)
-        self._alive = np.flatnonzero(self._last != by_tick.NO_TICK)
+        self._alive = np.flatnonzero(self._last != tick_index.NO_TICK)
         self._rates: dict[Any, float] = {}  # by way and p; p is None for R-INT for each
 
     def compare(self, p: int) -> None:
-        """Run both in every way, for one p; they take turns."""
-        with _sure(2 / p):
+        """Run both in every way for one p, in turns."""
+        with _margin(2 / p):
             index = Collective(weighted=False)
             index.plan([(bar, math.inf) for bar in self._bars], LONGEST, None)
             index.update(self._ids[: self._start], self._ticks[: self._start], None)
@@ -95,7 +95,7 @@ class _Case:
                     self._race(count, {(way, p): (ours, index), (way, None): (each, self._alone)})
 
     def _race(self, count: int, contestants: dict[Any, tuple[Callable[..., int], Any]]) -> None:
-        """Note the best rate of each: inputs a second, half of them arrivals, half lookups. A first turn warms up."""
+        """Record the best rate of each in inputs per second, half arrivals and half lookups. The first turn warms up."""
         ids, ticks = (column[self._start : self._start + count] for column in (self._ids, self._ticks))
         for turn in range(1 + TURNS):
             found = set()
@@ -109,7 +109,7 @@ class _Case:
             assert -1 not in found
 
     def tell(self, table: Table) -> dict[tuple[str, int], float]:
-        """Add what was measured to the table; gives the ratios, by way and p."""
+        """Add the measurements to the table; return the ratios by way and p."""
         ratio = {}
         for (way, p), rate in self._rates.items():
             if p is not None:  # which is nothing to R-INT for each
@@ -137,7 +137,7 @@ class _Case:
                 total += index.find(now - WINDOWS[q], self._bars[q], math.inf, values=False).ids.size
         return total
 
-    def _calls_of_each(self, alone: RowsOf, ids: Ints, ticks: Ints, last: Ints, block: int = 1) -> int:
+    def _calls_of_each(self, alone: ArrivalLog, ids: Ints, ticks: Ints, last: Ints, block: int = 1) -> int:
         total = 0
         for at in range(0, ids.size, block):
             rows = slice(at, at + block)
@@ -152,7 +152,7 @@ class _Case:
     def _blocks_of_index(self, index: Collective, ids: Ints, ticks: Ints, last: Ints) -> int:
         return self._calls_of_index(index, ids, ticks, last, self._block)
 
-    def _blocks_of_each(self, alone: RowsOf, ids: Ints, ticks: Ints, last: Ints) -> int:
+    def _blocks_of_each(self, alone: ArrivalLog, ids: Ints, ticks: Ints, last: Ints) -> int:
         return self._calls_of_each(alone, ids, ticks, last, self._block)
 
     # -- compiled ------------------------------------------------------------------------------------------------------
@@ -167,33 +167,33 @@ class _Case:
         asked = np.array([first, WINDOWS, self._bars], np.int64)
         return int(_index_loop(index._exact._state, states, shapes, asked, (ids, ticks, last)))
 
-    def _loop_of_each(self, alone: RowsOf, ids: Ints, ticks: Ints, last: Ints) -> int:
+    def _loop_of_each(self, alone: ArrivalLog, ids: Ints, ticks: Ints, last: Ints) -> int:
         asked = np.array([np.zeros(len(WINDOWS)), WINDOWS, self._bars], np.int64)
         return int(_each_loop(alone._state, self._alive, asked, (ids, ticks)))
 
 
 def _bar(counts: Ints) -> int:
-    """The whole number that the share of substreams nearest to what is wanted reach."""
+    """The integer threshold that a share of substreams closest to ``SELECTED`` reaches."""
     best = int(np.sort(counts)[-int(SELECTED * counts.size)])
     return min((bar for bar in (best, best + 1) if bar > 0), key=lambda bar: abs(float((counts >= bar).mean()) - SELECTED))
 
 
 @contextmanager
-def _sure(share: float) -> Iterator[None]:
-    """Another p for exact filters."""
-    before = collective._SURE
-    collective._SURE = share
+def _margin(share: float) -> Iterator[None]:
+    """Run exact filters with another margin."""
+    before = collective._EXACT_MARGIN
+    collective._EXACT_MARGIN = share
     try:
         yield
     finally:
-        collective._SURE = before
+        collective._EXACT_MARGIN = before
 
 
-_push, _marks, _values = rows_of._push, rows_of._marks, rows_of._values
-_put, _clear, _since = by_tick._put, by_tick._clear, by_tick._since
+_push, _marks, _values = arrival_log._push, arrival_log._marks, arrival_log._values
+_put, _clear, _since = tick_index._put, tick_index._clear, tick_index._since
 
 
-@njit(nogil=True)  # in every run, as Numba's cache would not see that the kernels in it changed
+@njit(nogil=True)  # compiled in every run: Numba's cache would not see changes of the kernels in it
 def _index_loop(rows: Any, levels: Any, shapes: Ints, asked: Ints, arrivals: Any) -> int:
     """One arrival, one lookup, and so on, as ``Collective`` does them."""
     ids, ticks, last = arrivals

@@ -1,4 +1,4 @@
-"""Exact shared windows: the paper's experiments again (SHARE, section 5), and a thousand registered queries beside one each."""
+"""Exact shared windows: the experiments of the paper (SHARE, section 5), and a thousand registered queries."""
 
 import math
 from collections.abc import Callable
@@ -23,10 +23,10 @@ from lately.exact.operations import CODES, Operation
 from lately.exact.running import Running
 from lately.exact.sorted_runs import SortedRuns
 
-SUMS = 1000  # windows of Figure 10, of 1 to so many arrivals
+SUMS = 1000  # the windows of Figure 10 have 1 to this many arrivals
 SHARES = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
 BATCH = 10_000
-HELD = 100_000  # arrivals that lookups go back
+STORED = 100_000  # arrivals in the ring of the lookups
 MIX = {
     "lookups": ".0%", "R-INT": ".1f", "all kept up to date": ".1f", "summed at lookup": ".1f", "summed, reordered": ".1f",
     "R-INT / the better of the first two": ".2f",
@@ -43,10 +43,10 @@ def run(options: Options) -> Report:
     report.notes += [
         f"Figure 10: {SUMS:,} windows of 1 to {SUMS:,} arrivals; single inputs, drawn at random, in one compiled loop each. "
         "R-INT sums exactly, as sum() does; the others add floats, and keep every arrival in one array. Reordered: the "
-        "compiler may change the order of additions, and with it the last digits: where lookups are rare, nothing beats that. "
-        "Values are whole numbers, so that all agree.",
+        "compiler may change the order of additions, and with it the last digits: nothing is faster if lookups are rare. "
+        "Values are integers, so that all agree.",
         f"Figure 11: Column.append in batches with one index. Figure 12: index.lookup with an array of windows that lie "
-        f"anywhere in the ring that {HELD:,} arrivals take.",
+        f"anywhere in the ring that {STORED:,} arrivals take.",
     ]
     if options.plot is not None:
         report.notes.append(f"Plot: {_plot(mix, updates, lookups, filters, options)}")
@@ -56,8 +56,8 @@ def run(options: Options) -> Report:
 # -- Figure 10: against the naive alternatives -------------------------------------------------------------------------
 
 
-# The same loops as in R-INT's kernels, made part of this one: a call would take longer than what it does to one value. What is
-# made of other files' kernels is compiled in every run, as Numba's cache would not see that they changed.
+# The loops of R-INT's kernels, inlined here: a call would take longer than its work on one value. Functions that contain
+# kernels of other files are compiled in every run, because Numba's cache would not see changes of those.
 _carry_on = njit(inline="always")(_run_two.py_func)
 
 
@@ -226,12 +226,12 @@ def _updates(report: Report, options: Options) -> Table:
 
 
 def _lookups(report: Report, options: Options) -> Table:
-    table = Table(f"Figure 12: million lookups a second by width, windows anywhere in {HELD:,} arrivals", LOOKUPS)
+    table = Table(f"Figure 12: million lookups a second by width, windows anywhere in {STORED:,} arrivals", LOOKUPS)
     rng = np.random.default_rng(12)
     column = Column()
     sums, tops = column.index("sums", Running), column.index("max", lambda: BaseIntervals(_maximum()))
     runs = column.index("sorted", SortedRuns)
-    held = (1 << HELD.bit_length()) - 1  # what the ring for so many arrivals has room for
+    held = (1 << STORED.bit_length()) - 1  # what the ring for so many arrivals has room for
     column.append(np.round(rng.normal(100, 20, held), 2), 0)
     size = 5_000 if options.quick else 100_000
     rate: dict[str, float] = {}
@@ -258,7 +258,7 @@ def _lookups(report: Report, options: Options) -> Table:
         table.add(width, *rate.values())
     report.tables.append(table)
     for name, limit in (("R-INT", 20), ("B-INT", 5), ("B-INT-QNT", 0.2)):
-        claim = f"Figure 12: million lookups a second, {name}, {HELD:,} wide"
+        claim = f"Figure 12: million lookups a second, {name}, {STORED:,} wide"
         report.verdicts.append(Verdict.at_least(claim, rate[name], limit))
     return table
 
