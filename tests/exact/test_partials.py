@@ -140,7 +140,7 @@ def _site(now=10, tick=1, **query):
         (lambda: _site(now=11).partials(), "of 10 with those of 11.*advance"),
         (lambda: _site(last=6).partials(), r"sum\('x'\), last 5 in one and sum\('x'\), last 6 in another"),
         (lambda: _site(what=lt.agg.avg("x")).partials(), r"sum\('x'\), last 5 in one and avg\('x'\), last 5 in another"),
-        (lambda: lt.Windows(tick=1).partials(), "seen at"),
+        (lambda: lt.Windows(tick=1).partials(), "partial results of 10 with those of None"),
         (lambda: lt.CountMin(eps=0.1, delta=0.1), "Partials with CountMin"),
     ],
 )
