@@ -61,6 +61,11 @@ class Announcer:
         self.sums: list[Counts] = monitor.empty_vectors()
         self.queries = [QueryState(NO_ANNOUNCEMENT) for _ in monitor.queries]
 
+    def announcements(self, awaited: tuple[int, ...]) -> dict[str, Announcement]:
+        """What is announced, by the names of the queries, while these sites are awaited."""
+        named = zip(self._monitor.names, self.queries, strict=False)
+        return {name: replace(state.announcement, awaited=awaited) for name, state in named}
+
     def add(self, changes: Sequence[Counts]) -> None:
         """Add the changes of a site in each layout."""
         for total, change in zip(self.sums, changes, strict=True):

@@ -149,7 +149,7 @@ class OracleCoordinator(Coordinator):
         self._visible_sites = sites
         if self.activity == Activity.IDLE and not self._has_enough_room([], set()):
             self._synchronise()
-        return self._take_outbox()
+        return self._members.take_outbox()
 
     def _has_enough_room(self, regions: Sequence[Region], updating: set[int]) -> bool:
         if updating:
@@ -168,7 +168,7 @@ class OracleCoordinator(Coordinator):
         self.epoch = 1
         no_limits = tuple(m.Limits(0, np.zeros(0), np.zeros(0)) for _ in self.monitor.queries)
         for number in set(self.sites) - self._referenced:
-            self.send(number, m.Reference, 1, no_limits)
+            self._members.send(number, m.Reference, 1, no_limits)
         self._referenced.update(self.sites)
         self._announce()
         self._begin(Activity.IDLE)

@@ -24,7 +24,6 @@ from lately.monitor.coordinator_checks import check_message
 from lately.monitor.coordinator_state import Activity, SiteState
 from lately.monitor.definition import MonitorDefinition
 from lately.monitor.frequent_coordinator import FrequentKeysTracker
-from lately.monitor.inbox import read_messages, write_messages
 from lately.monitor.membership import Membership
 from lately.monitor.messages import Limits, Message
 from lately.monitor.region import Region
@@ -42,8 +41,6 @@ from lately.monitor.zones import Floats, to_float32
 
 class Coordinator:
     """Base of the coordinators; ``Monitor.coordinator`` makes that of its scheme.
-
-    ``receive`` takes a message of a site and returns messages to be carried to sites.
 
     Parameters
     ----------
@@ -84,12 +81,8 @@ class Coordinator:
         self._has_changed_sites = False  # sites joined or left since the last reference
         self._is_blocked = False  # a site has waited so long that it sent an unsolicited update
         self._is_outdated = False  # more is known than was announced while sites are awaited
-        self._frequent = (
-            FrequentKeysTracker(monitor.frequent[1], lambda: self._members.joined, self.send, self.synchronisations)
-            if monitor.frequent
-            else None
-        )
-        self._outbox: list[Message] = []
+        members = self._members
+        self._frequent = FrequentKeysTracker.of(monitor, lambda: members.joined, members.send, self.synchronisations)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({len(self.sites)} sites, {self.activity}, epoch={self.epoch})"
@@ -113,10 +106,7 @@ class Coordinator:
     def announcements(self) -> dict[str, Any]:
         """What is announced now, by the names of the queries: an ``Announcement`` each, or ``FrequentKeys``."""
         awaited = tuple(sorted(self._pending | self._members.expected))
-        announced: dict[str, Any] = {
-            name: replace(state.announcement, awaited=awaited)
-            for name, state in zip(self.monitor.names, self._announcer.queries, strict=False)
-        }
+        announced: dict[str, Any] = self._announcer.announcements(awaited)
         if self._frequent is not None and self.monitor.frequent is not None:
             awaited = tuple(sorted(self._frequent.awaited | self._members.expected))
             announced[self.monitor.frequent[0]] = replace(self._frequent.announcement(), awaited=awaited)
@@ -158,7 +148,7 @@ class Coordinator:
                 self._receive(message)
         finally:
             self._announce_if_outdated()
-        return self._take_outbox()
+        return self._members.take_outbox()
 
     def _receive(self, message: Message) -> None:
         m.check_is_message(message)
@@ -190,7 +180,7 @@ class Coordinator:
             raise InputError(f"no site has the number {number}", remedy=f"the sites are {self.sites}")
         self._remove(number)
         self._announce_if_outdated()
-        return self._take_outbox()
+        return self._members.take_outbox()
 
     def _announce_if_outdated(self) -> None:
         if self._is_outdated:
@@ -223,22 +213,10 @@ class Coordinator:
         """A message about a query in this epoch; a scheme without limits ignores it."""
         self.ignored += 1
 
-    def send(self, number: int, kind: type[Message], *content: Any) -> None:
-        """Send a site a message, given its class and fields."""
-        state = self._members.states[number]
-        state.sent += 1
-        self._outbox.append(kind(number, state.sent, *content))
-
-    def _take_outbox(self) -> list[Message]:
-        messages, self._outbox = self._outbox, []
-        return messages
-
     def _begin(self, activity: Activity, pending: Iterable[int] = ()) -> None:
         self.activity, self._pending = activity, set(pending)
         if activity != Activity.IDLE:
             self.synchronisations[activity] += 1
-
-    # -- updates of sites ----------------------------------------------------------------------------------------------
 
     def _handle_update(self, number: int, state: SiteState, message: m.SketchUpdate) -> None:
         self._announcer.add(state.add_update(message, self.monitor.layouts))
@@ -309,7 +287,7 @@ class Coordinator:
             self._updated = set()
         self._begin(Activity.COLLECTING, sites)
         for number in sorted(self._pending):
-            self.send(number, m.UpdateRequest, self.epoch)
+            self._members.send(number, m.UpdateRequest, self.epoch)
 
     def _synchronise(self) -> None:
         """The limits are used up: request the updates of all sites, or with flush="lazy" of as few as will do."""
@@ -361,7 +339,7 @@ class Coordinator:
             limits.append(Limits(zones.sides, zones.zones, to_float32(self._start_vector(number, region)).ravel()))
         for number in self._members.joined:
             self._members.states[number].waits = False
-            self.send(number, m.Reference, self.epoch, tuple(limits), cap)
+            self._members.send(number, m.Reference, self.epoch, tuple(limits), cap)
         if has_changed_sites and self._frequent is not None:
             self._frequent.request_all_again()
         self._begin(Activity.IDLE)
@@ -388,9 +366,7 @@ class Coordinator:
             out.varint(self.synchronisations[name])
         for numbers in (self._members.expected, self._pending, self._updated, self._members.departed):
             write_site_numbers(out, numbers)
-        self._members.write_births(out)
-        write_messages(out, self._outbox)
-        self._members.write_states(out)
+        self._members.write(out)
         self._announcer.write(out)
         if self._frequent is not None:
             self._frequent.write(out)
@@ -406,12 +382,9 @@ class Coordinator:
         for name in (*Activity, "items"):
             if times := source.varint():
                 self.synchronisations[name] = times
-        expected, pending, updated, departed = (set(read_site_numbers(source)) for _ in range(4))
-        self._members.expected, self._members.departed = expected, departed
-        self._pending, self._updated = pending, updated
-        self._members.read_births(source)
-        self._outbox = read_messages(source)
-        self._members.read_states(source, self.monitor.layouts, is_old, self._validate)
+        members, read = self._members, read_site_numbers
+        members.expected, self._pending, self._updated, members.departed = (set(read(source)) for _ in range(4))
+        self._members.read(source, self.monitor.layouts, is_old, self._validate)
         for number in self._members.joined:
             self._announcer.add(self._members.states[number].vectors)
         self._announcer.read(source, is_old, self._members.states)

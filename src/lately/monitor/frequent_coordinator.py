@@ -14,6 +14,7 @@ from lately.core.stored_keys import write_keys
 from lately.counters.base import MAX_COUNT
 from lately.monitor import messages as m
 from lately.monitor.announcement import FrequentKeys, oldest_and_newest
+from lately.monitor.definition import MonitorDefinition
 from lately.monitor.frequent import Frequent, read_hashed_keys
 
 
@@ -58,6 +59,17 @@ class FrequentKeysTracker:
         self._tau, self._theta = query.tau, query.theta
         self._sites, self._send, self._synchronisations = sites, send, synchronisations
         self._keys: dict[int, _KeyState] = {}
+
+    @classmethod
+    def of(
+        cls,
+        monitor: MonitorDefinition,
+        sites: Callable[[], Sequence[int]],
+        send: Callable[..., None],
+        synchronisations: Counter[str],
+    ) -> "FrequentKeysTracker | None":
+        """The tracker of a monitor's frequent keys; None if it has no query for them."""
+        return None if monitor.frequent is None else cls(monitor.frequent[1], sites, send, synchronisations)
 
     def announcement(self) -> FrequentKeys:
         """The listed keys."""

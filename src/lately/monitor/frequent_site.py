@@ -141,11 +141,11 @@ class FrequentKeysGuard:
     def check(self) -> None:
         """Report keys that have left their limits, and if there are many, those so rare that they might be dropped."""
         hashes, is_full = sorted(self._keys), len(self._keys) >= self._many
-        reports, needed = [], 0
+        reports, in_use = [], 0
         for key_hash, count in zip(hashes, self._counts(hashes), strict=True):
             state = self._keys[key_hash]
             is_rare = state.floor == 0 and state.cap < MAX_COUNT and 2 * count < self.cap
-            needed += not is_rare
+            in_use += not is_rare
             state.offered &= is_rare
             is_offer = is_full and is_rare and not state.offered
             if not state.waits and (is_offer or not state.floor <= count < state.cap):
@@ -153,7 +153,7 @@ class FrequentKeysGuard:
                 self._note_report(state, count)
                 state.offered |= is_offer
         if is_full:
-            self._many = max(2 * needed, _MANY)
+            self._many = max(2 * in_use, _MANY)
         self._send(reports)
         self.apply()
 

@@ -102,7 +102,7 @@ class FunctionalCoordinator(DriftCoordinator):
                 self._begin(Activity.POLLING, self.sites)
                 subround = self._announcer.queries[query].subround
                 for number in self.sites:
-                    self.send(number, m.SafeFunctionRequest, self.epoch, query, subround)
+                    self._members.send(number, m.SafeFunctionRequest, self.epoch, query, subround)
                 return
 
     def _finish_polling(self) -> None:
@@ -114,7 +114,7 @@ class FunctionalCoordinator(DriftCoordinator):
             self._quanta[query] = 0
             quantum = self._quantum(total)
             for number in self.sites:
-                self.send(number, m.Quantum, self.epoch, query, state.subround, quantum)
+                self._members.send(number, m.Quantum, self.epoch, query, state.subround, quantum)
             self._begin(Activity.IDLE)
             self._poll_if_used_up()
         elif self.monitor.flush == "eager":
@@ -122,7 +122,7 @@ class FunctionalCoordinator(DriftCoordinator):
         else:
             self._begin(Activity.GATHERING, self.sites)
             for number in self.sites:
-                self.send(number, m.DriftRequest, self.epoch, query, state.subround)
+                self._members.send(number, m.DriftRequest, self.epoch, query, state.subround)
 
     def _write_scheme(self, out: Writer) -> None:
         out.varint(self._polled_query)

@@ -86,7 +86,7 @@ class GeometricCoordinator(DriftCoordinator):
             for number in reported:
                 slacks[number] = mean - self._reported_norms(query, number)
                 site_states[number].waits = False
-                self.send(number, m.Balance, self.epoch, query, state.subround, mean.ravel(), is_all)
+                self._members.send(number, m.Balance, self.epoch, query, state.subround, mean.ravel(), is_all)
             self._begin(Activity.IDLE)
         elif is_all:
             self._synchronise()
@@ -101,7 +101,7 @@ class GeometricCoordinator(DriftCoordinator):
         self._pending = set(requested)
         query = self._balanced_query
         for number in requested:
-            self.send(number, m.DriftRequest, self.epoch, query, self._announcer.queries[query].subround)
+            self._members.send(number, m.DriftRequest, self.epoch, query, self._announcer.queries[query].subround)
 
     def _write_scheme(self, out: Writer) -> None:
         out.varint(self._balanced_query)

@@ -1,7 +1,8 @@
-"""Which sites a coordinator knows: expected, joined, or departed."""
+"""Which sites a coordinator knows (expected, joined or departed), and the messages to them."""
 
 from bisect import insort
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -9,6 +10,7 @@ from lately.core.codec import Reader, Writer
 from lately.core.errors import InputError
 from lately.monitor import messages as m
 from lately.monitor.coordinator_state import SiteState
+from lately.monitor.inbox import read_messages, write_messages
 from lately.monitor.layout import Layout
 from lately.monitor.messages import Message
 from lately.monitor.state_bytes import check_early_messages, read_site_numbers, write_site_numbers
@@ -33,6 +35,7 @@ class Membership:
         #: Those that have left or were removed; their messages are ignored.
         self.departed: set[int] = set()
         self._births: dict[int, int] = {}
+        self._outbox: list[Message] = []
 
     def check_birth(self, message: Message) -> None:
         """Raise ``InputError`` if a site wants to join with the number of another one."""
@@ -64,27 +67,32 @@ class Membership:
         self.departed.add(number)
         return state
 
-    def write_births(self, out: Writer) -> None:
-        """Write which sites ever joined."""
+    def send(self, number: int, kind: type[Message], *content: Any) -> None:
+        """Send a site a message, given its class and fields."""
+        state = self.states[number]
+        state.sent += 1
+        self._outbox.append(kind(number, state.sent, *content))
+
+    def take_outbox(self) -> list[Message]:
+        """The messages to send since the last call."""
+        messages, self._outbox = self._outbox, []
+        return messages
+
+    def write(self, out: Writer) -> None:
+        """Write which sites ever joined, the messages to send, and what is known of each site."""
         write_site_numbers(out, self._births)
         out.u64s(np.array([self._births[number] for number in sorted(self._births)], np.uint64))
-
-    def read_births(self, source: Reader) -> None:
-        """Read what ``write_births`` wrote."""
-        born, births = read_site_numbers(source), source.u64s()
-        source.check(births.size == len(born), "births of other sites")
-        self._births = dict(zip(born, births.tolist(), strict=True))
-
-    def write_states(self, out: Writer) -> None:
-        """Write what is known of each site."""
+        write_messages(out, self._outbox)
         write_site_numbers(out, self.states)
         for number in sorted(self.states):
             self.states[number].write(out)
 
-    def read_states(
-        self, source: Reader, layouts: Sequence[Layout], is_version_1: bool, validate: Callable[[Message], None]
-    ) -> None:
-        """Read what ``write_states`` wrote; ``validate`` checks the messages that wait for earlier ones."""
+    def read(self, source: Reader, layouts: Sequence[Layout], is_version_1: bool, validate: Callable[[Message], None]) -> None:
+        """Read what ``write`` wrote; ``validate`` checks the messages that wait for earlier ones."""
+        born, births = read_site_numbers(source), source.u64s()
+        source.check(births.size == len(born), "births of other sites")
+        self._births = dict(zip(born, births.tolist(), strict=True))
+        self._outbox = read_messages(source)
         numbers = read_site_numbers(source)
         source.fits(len(numbers) * sum(8 * layout.size for layout in layouts))
         for number in numbers:

@@ -78,7 +78,6 @@ class Site:
         self._outbox: list[Message] = []
         #: Whether it has reported its drift and waits for the answer, and the value of the safe function that it last reported.
         self.has_reported, self.reported_safe_function = False, 0.0
-        self._sent_clock = 0  # the clock that the coordinator knows
         #: Messages that were about an earlier epoch.
         self.ignored = 0
 
@@ -211,7 +210,7 @@ class Site:
         self._frequent.check()
 
     def _report_key(self, key_hash: int, count: int, key: Any) -> None:
-        self._send(m.KeyCount, key_hash, count, key, self._elapsed())
+        self._send(m.KeyCount, key_hash, count, key, self._streams.take_elapsed())
 
     # -- sending -------------------------------------------------------------------------------------------------------
 
@@ -250,22 +249,14 @@ class Site:
             return
         also = {self._frequent.stream} if self._frequent is not None and self.state == State.JOINING else set()
         if self._updates.is_due_while_waiting(also):
-            self._send(m.SketchUpdate, self._epoch, self._updates.unsolicited_changes(), self._elapsed(), True)
+            self._send(m.SketchUpdate, self._epoch, self._updates.unsolicited_changes(), self._streams.take_elapsed(), True)
 
     def send_update(self) -> None:
         """Send what has changed since the last update."""
         changes = self._updates.take_changes()
         for guard in self._guards:
             guard.note_reported()  # there is no drift now
-        self._send(m.SketchUpdate, self._epoch, changes, self._elapsed())
-
-    def _elapsed(self) -> int | None:
-        """The ticks since this site last sent its clock, which is that of its slowest stream; None before the first event."""
-        clocks = [now for now in self._streams.clocks if now is not None]
-        if not clocks:
-            return None
-        before, self._sent_clock = self._sent_clock, min(clocks)
-        return self._sent_clock - before
+        self._send(m.SketchUpdate, self._epoch, changes, self._streams.take_elapsed())
 
     def _send(self, kind: type[Message], *content: Any) -> None:
         self._sequence += 1
@@ -373,7 +364,6 @@ class Site:
         for number in (self._epoch, self._sequence, self._streams.arrivals, self.late, self.ignored):
             out.varint(number)
         self._streams.write_clocks(out)
-        out.i64(self._sent_clock)
         self._updates.write(out)
         self._inbox.write(out)
         write_messages(out, self._outbox)
@@ -394,7 +384,6 @@ class Site:
         )
         self._streams.read_clocks(source, is_old)
         if not is_old:
-            self._sent_clock = source.within(source.i64(), -(2**62), 2**62)
             self._updates.read(source)
         check_early_messages(source, self._inbox.read(source), self._validate, self.number)
         self._outbox = read_messages(source)

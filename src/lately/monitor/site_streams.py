@@ -63,6 +63,7 @@ class SiteStreams:
         self.arrivals = 0
         #: Events that were too late to be counted.
         self.late = 0
+        self._sent_clock = 0  # the clock that the coordinator knows
         self._column: Keys | None = None  # of the batch that is being counted
         self._order: Any = None
 
@@ -159,10 +160,18 @@ class SiteStreams:
         while reasons := self.drifts[index].run():
             self._on_stop(index, reasons)
 
+    def take_elapsed(self) -> int | None:
+        """The ticks since the last call, by the slowest stream; the first time the tick itself. None before the first event."""
+        clocks = [now for now in self.clocks if now is not None]
+        if not clocks:
+            return None
+        before, self._sent_clock = self._sent_clock, min(clocks)
+        return self._sent_clock - before
+
     # -- bytes -----------------------------------------------------------------------------------------------------------
 
     def write_clocks(self, out: Writer) -> None:
-        """Write the clock and the reorder buffer of each stream."""
+        """Write the clock and the reorder buffer of each stream, and the clock that the coordinator knows."""
         for now, buffer in zip(self.clocks, self.buffers, strict=True):
             out.maybe(now)
             if self._monitor.lateness:
@@ -171,13 +180,16 @@ class SiteStreams:
                 out.integers(buffer.counts)
                 if buffer.keys is not None:
                     write_column(out, buffer.keys)
+        out.i64(self._sent_clock)
 
     def read_clocks(self, source: Reader, is_version_1: bool) -> None:
-        """Read what ``write_clocks`` wrote; version 1 had no reorder buffers."""
+        """Read what ``write_clocks`` wrote; version 1 had clocks of streams only."""
         for stream in range(len(self.clocks)):
             now = self.clocks[stream] = source.maybe(-(2**62), 2**62)
             if self._monitor.lateness and not is_version_1:
                 self.buffers[stream] = self._read_buffer(source, now)
+        if not is_version_1:
+            self._sent_clock = source.within(source.i64(), -(2**62), 2**62)
 
     def _read_buffer(self, source: Reader, now: int | None) -> ReorderBuffer:
         ticks = source.integers(1 - self._monitor.lateness, 0) + (now or 0)
