@@ -63,7 +63,7 @@ class Twin:
         self.now += gap
         self.drift.advance(self.now)
 
-    def tell(self):
+    def take_changes(self):
         before = self.drift.numbers.copy()
         assert (self.drift.take_changes() == before - self.told).all()
         assert not self.drift.norms().any()
