@@ -101,7 +101,7 @@ def test_bad_parameters_are_refused():
         DistributedCountMin(lt.EcmSketch(window=100, eps=0.1, delta=0.1))
     with pytest.raises(lt.ParameterError, match="push=0"):
         coordinator(push=0)
-    with pytest.raises(lt.ParameterError, match="site -1"):
+    with pytest.raises(lt.ParameterError, match="site=-1"):
         coordinator().site(-1)
 
 
