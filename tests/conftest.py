@@ -95,10 +95,10 @@ def wide_and_plain(monkeypatch):
     """Tables as they look where there is room, whatever terminal the tests run in."""
     from rich.console import Console
 
-    from lately.cli import shown
+    from lately.cli import console
 
     for name in ("FORCE_COLOR", "PY_COLORS", "GITHUB_ACTIONS", "TTY_COMPATIBLE"):
         monkeypatch.delenv(name, raising=False)
     for name, value in {"NO_COLOR": "1", "COLUMNS": "200", "TERM": "xterm"}.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(shown, "out", Console(width=200, color_system=None, force_terminal=False))
+    monkeypatch.setattr(console, "out", Console(width=200, color_system=None, force_terminal=False))

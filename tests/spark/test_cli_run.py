@@ -25,7 +25,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from lately import cli, text_tables
-from lately.cli import shown
+from lately.cli import console
 from lately.pipeline.batch_report import BatchReport
 from lately.spark.console import RunProgress, alert_lines
 from lately.store import Store, tables
@@ -208,7 +208,7 @@ def test_every_table_can_be_read_right_after_the_first_batch(spark, shop, tmp_pa
 
 def test_on_a_terminal_it_can_be_watched(spark, shop, monkeypatch):
     screen = io.StringIO()
-    monkeypatch.setattr(shown, "err", Console(file=screen, width=120, force_terminal=True, color_system=None))
+    monkeypatch.setattr(console, "err", Console(file=screen, width=120, force_terminal=True, color_system=None))
     result = run(shop("batch"), "--json")
     assert result.exit_code == 0, result.output
     assert "waiting for the first batch" in screen.getvalue()
@@ -233,7 +233,7 @@ def test_check_explains_and_runs_nothing(spark, shop, tmp_path, monkeypatch):
     numbers = set(re.findall(r"\d[\d,.]* (?:B|KiB|MiB)", result.stdout))
     for width in (60, 80):
         narrow = Console(width=width, file=io.StringIO(), color_system=None)
-        monkeypatch.setattr(shown, "out", narrow)
+        monkeypatch.setattr(console, "out", narrow)
         run(path, "--check", "--arrivals", "5000")
         assert numbers <= set(re.findall(r"\d[\d,.]* (?:B|KiB|MiB)", narrow.file.getvalue()))
         assert "…" not in narrow.file.getvalue()

@@ -82,7 +82,7 @@ def test_the_default_is_the_finest_sketch_of_all_rows(made, questions):
     estimate = questions.count(made.key(1), last=made.length(400))
     assert estimate == questions.count(made.key(1), last=made.length(400), of="ecm fine")
     assert abs(estimate.value - made.exact(last=400)[1]) <= 0.02 * total
-    assert questions.asks() == ["count", "top", "quantiles", "range", "self-join", "inner-product", "total"]
+    assert questions.answerable() == ["count", "top", "quantiles", "range", "self-join", "inner-product", "total"]
 
 
 def test_totals(made, questions):
@@ -261,7 +261,7 @@ def test_what_cannot_be_asked_is_told(tmp_path):
     questions = Questions(view)
     with pytest.raises(QueryError, match='no sketches; write sketches = "always"'):
         questions.count(1)
-    assert (questions.asof, questions.asks()) == (None, [])
+    assert (questions.asof, questions.answerable()) == (None, [])
     made.finish(1)
     view.refresh()
     with pytest.raises(UnknownError, match="no site 'rome'; there are 'lima', 'paris', 'quiet', 'tokyo'"):
@@ -296,7 +296,7 @@ def test_a_sketch_of_some_rows_is_asked_only_by_name(tmp_path):
     assert even[1] in questions.count(1, of="ecm inner where even")
     with pytest.raises(QueryError, match='can answer top; add a query of the kind "top" to the pipeline file'):
         questions.top()
-    assert questions.asks() == ["quantiles", "range", "total"]
+    assert questions.answerable() == ["quantiles", "range", "total"]
 
 
 def test_a_site_without_the_sketch_is_left_out(tmp_path):

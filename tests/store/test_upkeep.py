@@ -13,7 +13,7 @@ from small_stores import INTEGERS, Faulty, PowerCutError, add_batch, all_names, 
 
 from lately.core.errors import InputError, ParameterError
 from lately.store import Store, upkeep
-from lately.store.files import File, name_of, outranking
+from lately.store.files import File, effective_files, name_of
 from lately.store.tables import STAMP
 from lately.store.upkeep import ALONE, BLOCK, SNAPSHOTS, VERSIONS, Tidied, blocks, is_due, tidy
 
@@ -471,7 +471,7 @@ def test_blocks_lie_within_each_other_and_end_in_time(batches, newest, dice):
             assert len(group) > 1
             files = [one for one in files if one not in group] + [_file(first, last, len(group))]
             files.sort()
-        assert outranking(files) == files
+        assert effective_files(files) == files
         covered = [batch for one in files for batch in range(one.first, one.last + 1) if batch in batches]
         assert covered == sorted(batches)
 
@@ -481,8 +481,8 @@ def test_what_outranks_what():
     dice = random.Random(1)
     for _ in range(20):
         dice.shuffle(files)
-        assert [one.name for one in outranking(files)] == [name_of(0, 4095), name_of(5000)]
+        assert [one.name for one in effective_files(files)] == [name_of(0, 4095), name_of(5000)]
         rest = [one for one in files if one.last < 4095]
-        assert [one.name for one in outranking(rest)] == [name_of(0, 63), name_of(64, 127), name_of(128)]
+        assert [one.name for one in effective_files(rest)] == [name_of(0, 63), name_of(64, 127), name_of(128)]
     parts = [File(3, 3, name_of(3, part=part), "", 1) for part in ("0001", "0000")]
-    assert [one.name for one in outranking(parts)] == [name_of(3, part="0000"), name_of(3, part="0001")]
+    assert [one.name for one in effective_files(parts)] == [name_of(3, part="0000"), name_of(3, part="0001")]

@@ -12,8 +12,8 @@ from typing import Annotated, Any
 import typer
 
 import lately as lt
-from lately.cli import shown
-from lately.cli.shown import Json, one_line_errors, print_json
+from lately.cli import console
+from lately.cli.console import Json, one_line_errors, print_json
 
 
 class Benchmark(StrEnum):
@@ -64,12 +64,12 @@ def bench(
         names = [b.value for b in Benchmark if b is not Benchmark.all] if name is Benchmark.all else [name.value]
         reports = {}
         for each in names:
-            with nullcontext() if as_json else shown.err.status(f"{each} …") as status:
+            with nullcontext() if as_json else console.err.status(f"{each} …") as status:
                 tell = (lambda line: None) if status is None else (lambda line, s=status, e=each: s.update(f"{e}: {line}"))
                 options = options_class(quick=quick, rows=rows, data=data, plot=plot, tell=tell)
                 reports[each] = importlib.import_module(f"bench.{each}").run(options)
             if not as_json:
-                reports[each].show(shown.out)
+                reports[each].show(console.out)
     if as_json:
         print_json({"lately": lt.__version__, "machine": _machine(), "reports": {k: r.as_dict() for k, r in reports.items()}})
     if not quick and not all(report.ok for report in reports.values()):

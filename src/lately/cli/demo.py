@@ -12,8 +12,8 @@ from rich.live import Live
 from rich.text import Text
 
 import lately as lt
-from lately.cli import shown
-from lately.cli.shown import Json, one_line_errors, print_json
+from lately.cli import console
+from lately.cli.console import Json, one_line_errors, print_json
 
 #: How long it lasts where nobody watches and nobody says.
 _HEADLESS_SECONDS = 60
@@ -52,7 +52,7 @@ def demo(
         try:
             with demo_run.Demo(seconds=seconds, seed=seed, port=port, keep=keep) as on:
                 stopped = _shown(on, display, open_browser and not headless, as_json)
-                with nullcontext() if as_json else shown.err.status("holding the answers against the truth"):
+                with nullcontext() if as_json else console.err.status("holding the answers against the truth"):
                     summed = on.record.summary(on.pipeline.store)
                 found = summed | {"stopped": stopped is not None, "folder": str(on.folder)}
         except KeyboardInterrupt:
@@ -61,9 +61,9 @@ def demo(
     if as_json:
         print_json(found)
     else:
-        shown.out.print(display.summary(found))
+        console.out.print(display.summary(found))
         where = f"The store is {on.folder}/store: lately serve {on.folder}/store" if on.keeps_files else "The store was removed"
-        shown.out.print(Text(f"{where}." if on.keeps_files else f"{where}; --keep DIR keeps it."), soft_wrap=True)
+        console.out.print(Text(f"{where}." if on.keeps_files else f"{where}; --keep DIR keeps it."), soft_wrap=True)
     if stopped is not None and seconds is not None:
         raise typer.Exit(128 + stopped)
     if stopped is None and not found["ok"]:
@@ -86,7 +86,7 @@ def _shown(on: Any, display: Any, opens: bool, as_json: bool) -> int | None:
     """Run it and show what there is to see; returns the signal that stopped it."""
     from lately.core.jit import is_cold
 
-    screen = shown.screen()
+    screen = console.screen()
     live = screen.is_terminal and not as_json
 
     def ready(url: str) -> None:

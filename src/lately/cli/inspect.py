@@ -7,8 +7,8 @@ import typer
 from rich.text import Text
 
 import lately as lt
-from lately.cli import shown
-from lately.cli.shown import Json, one_line_errors, print_json
+from lately.cli import console
+from lately.cli.console import Json, one_line_errors, print_json
 from lately.core.times import iso_time
 from lately.core.words import size
 from lately.sketches.wcm import WcmSketch
@@ -90,5 +90,5 @@ def inspect(
         elif name.startswith("bytes"):
             value = f"{value:,}  ({size(value)})"
         table.add_row(name, f"{value:,}" if isinstance(value, int) and name not in ("seed", "now") else str(value))
-    shown.show(Text(str(file), style="italic"), soft_wrap=True)
-    shown.show(table)
+    console.show(Text(str(file), style="italic"), soft_wrap=True)
+    console.show(table)

@@ -1,6 +1,6 @@
 """Answers from a store, read by this process."""
 
-from lately.cli.asked import Asked
+from lately.cli.sources import QueryOptions
 from lately.store import documents
 from lately.store.documents import Scope
 from lately.store.questions import Questions
@@ -15,30 +15,30 @@ class Local:
         self._view = View(path)
         self._questions = Questions(self._view)
 
-    def counts(self, keys: list[str], asked: Asked) -> documents.KeysDocument:
-        return documents.counts(self._questions, keys, self._scope(asked))
+    def counts(self, keys: list[str], options: QueryOptions) -> documents.KeysDocument:
+        return documents.counts(self._questions, keys, self._scope(options))
 
-    def top(self, k: int, asked: Asked) -> documents.KeysDocument:
-        return documents.top(self._questions, k, self._scope(asked))
+    def top(self, k: int, options: QueryOptions) -> documents.KeysDocument:
+        return documents.top(self._questions, k, self._scope(options))
 
-    def top_by_site(self, k: int, asked: Asked) -> documents.SiteKeysDocument:
-        sites = sorted(set(asked.sites)) or self._view.sites()
-        return documents.top_by_site(self._questions, k, self._scope(asked), sites)
+    def top_by_site(self, k: int, options: QueryOptions) -> documents.SiteKeysDocument:
+        sites = sorted(set(options.sites)) or self._view.sites()
+        return documents.top_by_site(self._questions, k, self._scope(options), sites)
 
-    def quantiles(self, shares: list[float], asked: Asked) -> documents.QuantilesDocument:
-        return documents.quantiles(self._questions, shares, self._scope(asked))
+    def quantiles(self, shares: list[float], options: QueryOptions) -> documents.QuantilesDocument:
+        return documents.quantiles(self._questions, shares, self._scope(options))
 
-    def count_range(self, lo: int, hi: int, asked: Asked) -> documents.EstimateDocument:
-        return documents.count_range(self._questions, lo, hi, self._scope(asked))
+    def count_range(self, lo: int, hi: int, options: QueryOptions) -> documents.EstimateDocument:
+        return documents.count_range(self._questions, lo, hi, self._scope(options))
 
-    def self_join(self, asked: Asked) -> documents.EstimateDocument:
-        return documents.self_join(self._questions, self._scope(asked))
+    def self_join(self, options: QueryOptions) -> documents.EstimateDocument:
+        return documents.self_join(self._questions, self._scope(options))
 
-    def inner_product(self, left: str, right: str, asked: Asked) -> documents.EstimateDocument:
-        return documents.inner_product(self._questions, left, right, self._scope(asked))
+    def inner_product(self, left: str, right: str, options: QueryOptions) -> documents.EstimateDocument:
+        return documents.inner_product(self._questions, left, right, self._scope(options))
 
-    def total(self, asked: Asked) -> documents.EstimateDocument:
-        return documents.total(self._questions, self._scope(asked))
+    def total(self, options: QueryOptions) -> documents.EstimateDocument:
+        return documents.total(self._questions, self._scope(options))
 
     def answers(self, query: str | None) -> documents.AnswersDocument:
         return documents.answers(self._view, query)
@@ -58,7 +58,7 @@ class Local:
     def uncounted(self, table: str, limit: int, site: str | None, reason: str | None) -> documents.UncountedDocument:
         return documents.uncounted(self._view, table, limit, site, reason)
 
-    def _scope(self, asked: Asked) -> Scope:
+    def _scope(self, options: QueryOptions) -> Scope:
         now = "0" if self._view.time_type == "integer" else "0s"  # the age of now
-        between = None if asked.start is None else (asked.start, now if asked.end is None else asked.end)
-        return Scope(asked.last, between, asked.sites or None, asked.of)
+        between = None if options.start is None else (options.start, now if options.end is None else options.end)
+        return Scope(options.last, between, options.sites or None, options.of)

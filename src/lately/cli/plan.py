@@ -7,8 +7,8 @@ from typing import Annotated, Any
 import typer
 
 import lately as lt
-from lately.cli import shown
-from lately.cli.shown import Json, one_line_errors, print_json
+from lately.cli import console
+from lately.cli.console import Json, one_line_errors, print_json
 from lately.core.words import size
 from lately.sketches.wcm import wcm_plan
 from lately.text_tables import table_of, title
@@ -65,8 +65,8 @@ def plan(
     table = table_of(("counter",), ("width", "depth", "eps_cm", "eps_sw", "bytes"))
     for p in plans:
         table.add_row(p.counter, f"{p.width:,}", f"{p.depth}", f"{p.eps_cm:.4g}", f"{p.eps_sw:.4g}", size(p.bytes))
-    shown.show(title(f"{asked}, at most {plans[0].arrivals:,} arrivals in the window"), table)
+    console.show(title(f"{asked}, at most {plans[0].arrivals:,} arrivals in the window"), table)
     others = table_of(("sketch",), ("width", "depth", "bytes"))
     for row in whole:
         others.add_row(str(row["sketch"]), f"{row['width']:,}", f"{row['depth']}", size(row["bytes"]))
-    shown.show(title("the whole window only, without a promised error"), others)
+    console.show(title("the whole window only, without a promised error"), others)

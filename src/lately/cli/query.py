@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, TypeVar
 import typer
 from rich.console import RenderableType
 
-from lately.cli import shown, tables
-from lately.cli.asked import Asked, Source, source, store_errors
-from lately.cli.shown import Json, print_json
+from lately.cli import console, tables
+from lately.cli.console import Json, print_json
+from lately.cli.sources import AnswerSource, QueryOptions, open_source, store_errors
 from lately.core.errors import InputError
 from lately.sketches.quantiles import DEFAULT_QUANTILES
 
@@ -18,25 +18,28 @@ if TYPE_CHECKING:  # imported late, since the other commands need no store
 D = TypeVar("D")
 
 app = typer.Typer(
-    help="Ask what has been happening: of a store, or of the service at a URL. Every number comes with its bounds.",
+    help="Query a store, or a running service at a URL. Every estimate has bounds.",
     no_args_is_help=True,
 )
 
-Store = Annotated[str | None, typer.Option("--store", metavar="PATH", help="The store; else LATELY_STORE, else ./store.")]
+Store = Annotated[str | None, typer.Option("--store", metavar="PATH", help="The store; by default LATELY_STORE, else ./store.")]
 Url = Annotated[
     str | None,
-    typer.Option("--url", metavar="URL", help="Ask a running service instead; its token is in LATELY_TOKEN."),
+    typer.Option("--url", metavar="URL", help="Query a running service instead; LATELY_TOKEN is its token."),
 ]
 Last = Annotated[
-    str | None, typer.Option("--last", metavar="LENGTH", help="Only the last so long, such as 10m; else the whole window.")
+    str | None,
+    typer.Option("--last", metavar="LENGTH", help="Only the most recent period, e.g. 10m; by default the whole window."),
 ]
 From = Annotated[str | None, typer.Option("--from", metavar="TIME", help="Start of the range: an age such as 2h, or a time.")]
 To = Annotated[
-    str | None, typer.Option("--to", metavar="TIME", help="End of the range: an age such as 1h, or a time; else now.")
+    str | None, typer.Option("--to", metavar="TIME", help="End of the range: an age such as 1h, or a time; by default now.")
 ]
-Site = Annotated[list[str] | None, typer.Option("--site", metavar="SITE", help="Only this site; may be given several times.")]
-Of = Annotated[str | None, typer.Option("--of", metavar="NAME", help="The query or sketch to ask, if there are several.")]
-Limit = Annotated[int, typer.Option("--limit", metavar="N", min=1, max=10_000, help="How many at the most, the newest.")]
+Site = Annotated[list[str] | None, typer.Option("--site", metavar="SITE", help="Only this site; may be repeated.")]
+Of = Annotated[
+    str | None, typer.Option("--of", metavar="NAME", help="The query or sketch to use; by default the best that fits.")
+]
+Limit = Annotated[int, typer.Option("--limit", metavar="N", min=1, max=10_000, help="Maximum number of rows, the newest.")]
 Rows = Annotated[int, typer.Option("--limit", metavar="N", min=1, max=10_000, help="Number of rows to show, the newest.")]
 OneSite = Annotated[str | None, typer.Option("--site", metavar="SITE", help="Only rows of this site.")]
 Reason = Annotated[
@@ -49,45 +52,45 @@ State: TypeAlias = Literal["silent", "ahead", "behind", "ok"]
 _SHARES = " ".join(map(str, DEFAULT_QUANTILES))
 
 
-def _answer(store: str | None, url: str | None, ask: Callable[[Source], D]) -> D:
-    with store_errors(), shown.err.status("asking"):
-        return ask(source(store, url))
+def _answer(store: str | None, url: str | None, ask: Callable[[AnswerSource], D]) -> D:
+    with store_errors(), console.err.status("querying"):
+        return ask(open_source(store, url))
 
 
-def _show(said: object, as_json: bool, view: Callable[[], list[RenderableType]]) -> None:
+def _show(document: object, as_json: bool, view: Callable[[], list[RenderableType]]) -> None:
     if as_json:
-        print_json(said)
+        print_json(document)
     else:
-        shown.show(*view())
+        console.show(*view())
 
 
 @app.command()
 def count(
-    keys: Annotated[list[str], typer.Argument(metavar="KEY", help="The keys to count.")],
+    keys: Annotated[list[str], typer.Argument(metavar="KEY", help="Keys to count.")],
     last: Last = None, start: From = None, end: To = None, site: Site = None, of: Of = None,
     store: Store = None, url: Url = None, as_json: Json = False,
 ) -> None:  # fmt: skip
-    """How often keys came."""
-    asked = _asked(last, start, end, site, of)
-    said = _answer(store, url, lambda who: who.counts(keys, asked))
-    _show(said, as_json, lambda: _keys(("arrivals", asked.words()), said))
+    """How often each key occurred."""
+    options = _options(last, start, end, site, of)
+    document = _answer(store, url, lambda source: source.counts(keys, options))
+    _show(document, as_json, lambda: _keys(("arrivals", options.words()), document))
 
 
 @app.command()
 def top(
-    k: Annotated[int, typer.Option("-k", metavar="K", min=1, max=1000, help="How many keys.")] = 10,
-    each: Annotated[bool, typer.Option("--each", help="The top keys of every site, instead of all sites together.")] = False,
+    k: Annotated[int, typer.Option("-k", metavar="K", min=1, max=1000, help="Number of keys.")] = 10,
+    each: Annotated[bool, typer.Option("--each", help="List the top keys of each site separately.")] = False,
     last: Last = None, start: From = None, end: To = None, site: Site = None, of: Of = None,
     store: Store = None, url: Url = None, as_json: Json = False,
 ) -> None:  # fmt: skip
-    """The keys that came most often."""
-    asked = _asked(last, start, end, site, of)
+    """The most frequent keys."""
+    options = _options(last, start, end, site, of)
     if each:
-        by_site = _answer(store, url, lambda source: source.top_by_site(k, asked))
-        _show(by_site, as_json, lambda: tables.top_by_site(asked.words(), by_site))
+        by_site = _answer(store, url, lambda source: source.top_by_site(k, options))
+        _show(by_site, as_json, lambda: tables.top_by_site(options.words(), by_site))
     else:
-        keys = _answer(store, url, lambda source: source.top(k, asked))
-        _show(keys, as_json, lambda: _keys(("top keys", asked.words()), keys))
+        keys = _answer(store, url, lambda source: source.top(k, options))
+        _show(keys, as_json, lambda: _keys(("top keys", options.words()), keys))
 
 
 @app.command()
@@ -96,11 +99,11 @@ def quantiles(
     last: Last = None, start: From = None, end: To = None, site: Site = None, of: Of = None,
     store: Store = None, url: Url = None, as_json: Json = False,
 ) -> None:  # fmt: skip
-    """The value that a share of all values lies below: 0.5 is the median."""
-    asked = _asked(last, start, end, site, of)
-    said = _answer(store, url, lambda who: who.quantiles(qs or list(DEFAULT_QUANTILES), asked))
-    rows = [(f"{row.q:g}", row.estimate) for row in said.rows]
-    _show(said, as_json, lambda: tables.estimates(("quantiles", asked.words()), ("q", "value"), rows, said.asof))
+    """Quantiles of the values: 0.5 is the median."""
+    options = _options(last, start, end, site, of)
+    document = _answer(store, url, lambda source: source.quantiles(qs or list(DEFAULT_QUANTILES), options))
+    rows = [(f"{row.q:g}", row.estimate) for row in document.rows]
+    _show(document, as_json, lambda: tables.estimates(("quantiles", options.words()), ("q", "value"), rows, document.asof))
 
 
 @app.command("range")
@@ -110,10 +113,10 @@ def range_(
     last: Last = None, start: From = None, end: To = None, site: Site = None, of: Of = None,
     store: Store = None, url: Url = None, as_json: Json = False,
 ) -> None:  # fmt: skip
-    """How many arrivals had a key from LO to HI, both included; of a query for quantiles, a value."""
-    asked = _asked(last, start, end, site, of)
-    said = _answer(store, url, lambda who: who.count_range(lo, hi, asked))
-    _show(said, as_json, lambda: _one(f"{lo} … {hi}", ("keys or values", "count"), ("arrivals", asked.words()), said))
+    """Number of events with a key from LO to HI, both included; of a query for quantiles, a value."""
+    options = _options(last, start, end, site, of)
+    document = _answer(store, url, lambda source: source.count_range(lo, hi, options))
+    _show(document, as_json, lambda: _one(f"{lo} … {hi}", ("keys or values", "count"), ("arrivals", options.words()), document))
 
 
 @app.command("self-join")
@@ -121,23 +124,25 @@ def self_join(
     last: Last = None, start: From = None, end: To = None, site: Site = None, of: Of = None,
     store: Store = None, url: Url = None, as_json: Json = False,
 ) -> None:  # fmt: skip
-    """The sum of the squares of all counts: the larger, the more the arrivals crowd on few keys."""
-    asked = _asked(last, start, end, site, of)
-    said = _answer(store, url, lambda who: who.self_join(asked))
-    _show(said, as_json, lambda: _one("self-join", ("", "value"), ("self-join", asked.words()), said))
+    """Sum of the squares of all counts: large if few keys have most of the events."""
+    options = _options(last, start, end, site, of)
+    document = _answer(store, url, lambda source: source.self_join(options))
+    _show(document, as_json, lambda: _one("self-join", ("", "value"), ("self-join", options.words()), document))
 
 
 @app.command("inner-product")
 def inner_product(
-    left: Annotated[str, typer.Argument(metavar="LEFT", help="A sketch or query.")],
-    right: Annotated[str, typer.Argument(metavar="RIGHT", help="Another one.")],
+    left: Annotated[str, typer.Argument(metavar="LEFT", help="A query or sketch.")],
+    right: Annotated[str, typer.Argument(metavar="RIGHT", help="Another query or sketch.")],
     last: Last = None, start: From = None, end: To = None, site: Site = None,
     store: Store = None, url: Url = None, as_json: Json = False,
 ) -> None:  # fmt: skip
-    """How many pairs of arrivals, one of LEFT and one of RIGHT, have the same key: the size of a join of two streams."""
-    asked = _asked(last, start, end, site, None)
-    said = _answer(store, url, lambda who: who.inner_product(left, right, asked))
-    _show(said, as_json, lambda: _one(f"{left} × {right}", ("", "pairs"), ("pairs of equal keys", asked.words()), said))
+    """Number of pairs of a LEFT and a RIGHT event with equal keys: the size of a join of two streams."""
+    options = _options(last, start, end, site, None)
+    document = _answer(store, url, lambda source: source.inner_product(left, right, options))
+    _show(
+        document, as_json, lambda: _one(f"{left} × {right}", ("", "pairs"), ("pairs of equal keys", options.words()), document)
+    )
 
 
 @app.command()
@@ -145,10 +150,10 @@ def total(
     last: Last = None, start: From = None, end: To = None, site: Site = None, of: Of = None,
     store: Store = None, url: Url = None, as_json: Json = False,
 ) -> None:  # fmt: skip
-    """How much came in all."""
-    asked = _asked(last, start, end, site, of)
-    said = _answer(store, url, lambda who: who.total(asked))
-    _show(said, as_json, lambda: _one("arrivals", ("", "count"), ("all arrivals", asked.words()), said))
+    """Total number of events."""
+    options = _options(last, start, end, site, of)
+    document = _answer(store, url, lambda source: source.total(options))
+    _show(document, as_json, lambda: _one("arrivals", ("", "count"), ("all arrivals", options.words()), document))
 
 
 @app.command()
@@ -156,48 +161,50 @@ def answers(
     query: Annotated[str | None, typer.Argument(metavar="QUERY", help="Only this query of the pipeline file.")] = None,
     store: Store = None, url: Url = None, as_json: Json = False,
 ) -> None:  # fmt: skip
-    """What the pipeline's own queries said last."""
-    said = _answer(store, url, lambda who: who.answers(query))
-    _show(said, as_json, lambda: tables.answers(said))
+    """What the pipeline's own queries document last."""
+    document = _answer(store, url, lambda source: source.answers(query))
+    _show(document, as_json, lambda: tables.answers(document))
 
 
 @app.command()
 def history(
     query: Annotated[str, typer.Argument(metavar="QUERY", help="A query of the pipeline file.")],
-    item: Annotated[str | None, typer.Option("--item", metavar="ITEM", help="Of this key, quantile or range.")] = None,
-    site: Annotated[str | None, typer.Option("--site", metavar="SITE", help="Of this site, if it is asked by site.")] = None,
+    item: Annotated[str | None, typer.Option("--item", metavar="ITEM", help="Only about this key, quantile or range.")] = None,
+    site: Annotated[str | None, typer.Option("--site", metavar="SITE", help="Only about this site.")] = None,
     limit: Limit = 20,
     store: Store = None, url: Url = None, as_json: Json = False,
 ) -> None:  # fmt: skip
-    """How an answer of the pipeline went, batch by batch, oldest first."""
-    said = _answer(store, url, lambda who: _history(who, query, item, site, limit))
-    _show(said, as_json, lambda: tables.history(said))
+    """Answers of a query over time, oldest first."""
+    document = _answer(store, url, lambda source: _history(source, query, item, site, limit))
+    _show(document, as_json, lambda: tables.history(document))
 
 
-def _history(who: Source, query: str, item: str | None, site: str | None, limit: int) -> "HistoryDocument":
-    """The history of one answer; where a query has several answers after a batch, it must be said which."""
-    newest = who.answers(query).rows
+def _history(source: AnswerSource, query: str, item: str | None, site: str | None, limit: int) -> "HistoryDocument":
+    """The history of one answer; where a query has several answers after a batch, it must be document which."""
+    newest = source.answers(query).rows
     items, sites = [row.item for row in newest], [row.site for row in newest]
     for option, names, given in (("--item", items, item), ("--site", sites, site)):
         known = list(dict.fromkeys(name for name in names if name is not None))
         if given is None and len(known) > 1:
             some = ", ".join(map(repr, known[:5])) + (", …" if len(known) > 5 else "")
-            raise InputError(f"{query!r} has several answers after each batch; choose one with {option}, such as {some}")
-    return who.history(query, item, site, limit)
+            raise InputError(
+                f"{query!r} has several answers after each batch", remedy=f"choose one with {option}, such as {some}"
+            )
+    return source.history(query, item, site, limit)
 
 
 @app.command()
 def alerts(limit: Limit = 20, store: Store = None, url: Url = None, as_json: Json = False) -> None:
-    """Alerts of monitors, firing or resolved, newest last."""
-    said = _answer(store, url, lambda who: who.alerts(limit))
-    _show(said, as_json, lambda: tables.alerts(said.rows))
+    """Alerts of monitors that fired or were resolved, newest last."""
+    document = _answer(store, url, lambda source: source.alerts(limit))
+    _show(document, as_json, lambda: tables.alerts(document.rows))
 
 
 @app.command()
 def runs(limit: Limit = 20, store: Store = None, url: Url = None, as_json: Json = False) -> None:
-    """What each batch took in, and how long that took, newest last."""
-    said = _answer(store, url, lambda who: who.runs(limit))
-    _show(said, as_json, lambda: tables.runs(said.rows))
+    """Rows and duration of each batch, newest last."""
+    document = _answer(store, url, lambda source: source.runs(limit))
+    _show(document, as_json, lambda: tables.runs(document.rows))
 
 
 @app.command()
@@ -206,36 +213,36 @@ def sites(
     limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, max=100_000, help="Number of sites to show.")] = 50,
     store: Store = None, url: Url = None, as_json: Json = False,
 ) -> None:  # fmt: skip
-    """Which sites are silent and since when, and which are ahead of the others: the most silent first."""
-    said = _answer(store, url, lambda who: who.sites(limit, state))
-    _show(said, as_json, lambda: tables.sites(said))
+    """Which sites are silent, behind or ahead of the others, longest silent first."""
+    document = _answer(store, url, lambda source: source.sites(limit, state))
+    _show(document, as_json, lambda: tables.sites(document))
 
 
 @app.command()
 def late(
     limit: Rows = 20, site: OneSite = None, reason: Reason = None, store: Store = None, url: Url = None, as_json: Json = False
 ) -> None:
-    """Rows that came too late to be counted, newest first, and how many there are."""
-    said = _answer(store, url, lambda who: who.uncounted("late", limit, site, reason))
-    _show(said, as_json, lambda: tables.uncounted("late", said))
+    """Rows that were too late to be counted, newest first, and their number."""
+    document = _answer(store, url, lambda source: source.uncounted("late", limit, site, reason))
+    _show(document, as_json, lambda: tables.uncounted("late", document))
 
 
 @app.command()
 def rejected(
     limit: Rows = 20, site: OneSite = None, reason: Reason = None, store: Store = None, url: Url = None, as_json: Json = False
 ) -> None:
-    """Rows that were rejected, newest first, and how many were rejected for which reason."""
-    said = _answer(store, url, lambda who: who.uncounted("rejected", limit, site, reason))
-    _show(said, as_json, lambda: tables.uncounted("rejected", said))
+    """Rejected rows, newest first, and their number by reason."""
+    document = _answer(store, url, lambda source: source.uncounted("rejected", limit, site, reason))
+    _show(document, as_json, lambda: tables.uncounted("rejected", document))
 
 
-def _asked(last: str | None, start: str | None, end: str | None, site: list[str] | None, of: str | None) -> Asked:
-    return Asked(last, start, end, tuple(site or ()), of)
+def _options(last: str | None, start: str | None, end: str | None, site: list[str] | None, of: str | None) -> QueryOptions:
+    return QueryOptions(last, start, end, tuple(site or ()), of)
 
 
-def _keys(title: tuple[str, str], said: "KeysDocument") -> list[RenderableType]:
-    return tables.estimates(title, ("key", "count"), [(row.key, row.estimate) for row in said.rows], said.asof)
+def _keys(title: tuple[str, str], document: "KeysDocument") -> list[RenderableType]:
+    return tables.estimates(title, ("key", "count"), [(row.key, row.estimate) for row in document.rows], document.asof)
 
 
-def _one(name: str, head: tuple[str, str], title: tuple[str, str], said: "EstimateDocument") -> list[RenderableType]:
-    return tables.estimates(title, head, [(name, said.estimate)], said.asof)
+def _one(name: str, head: tuple[str, str], title: tuple[str, str], document: "EstimateDocument") -> list[RenderableType]:
+    return tables.estimates(title, head, [(name, document.estimate)], document.asof)

@@ -9,7 +9,7 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import urlencode, urlsplit
 from urllib.request import HTTPRedirectHandler, OpenerDirector, ProxyHandler, Request, build_opener
 
-from lately.cli.asked import Asked
+from lately.cli.sources import QueryOptions
 from lately.core.errors import InputError, LatelyError
 from lately.core.json_encoding import read_json
 from lately.store import documents
@@ -49,30 +49,30 @@ class Remote:
         proxies = [ProxyHandler({})] if parts.hostname in _LOOPBACK else []
         self._opener: OpenerDirector = build_opener(_NoRedirects, *proxies)
 
-    def counts(self, keys: list[str], asked: Asked) -> documents.KeysDocument:
-        body = _range(asked) | {"keys": keys, "sites": list(asked.sites) or None}
+    def counts(self, keys: list[str], options: QueryOptions) -> documents.KeysDocument:
+        body = _range(options) | {"keys": keys, "sites": list(options.sites) or None}
         return self._document(documents.KeysDocument, "counts", {}, body)
 
-    def top(self, k: int, asked: Asked) -> documents.KeysDocument:
-        return self._ranged(documents.KeysDocument, "top", {"k": k}, asked)
+    def top(self, k: int, options: QueryOptions) -> documents.KeysDocument:
+        return self._ranged(documents.KeysDocument, "top", {"k": k}, options)
 
-    def top_by_site(self, k: int, asked: Asked) -> documents.SiteKeysDocument:
-        return self._ranged(documents.SiteKeysDocument, "top", {"k": k, "by_site": "true"}, asked)
+    def top_by_site(self, k: int, options: QueryOptions) -> documents.SiteKeysDocument:
+        return self._ranged(documents.SiteKeysDocument, "top", {"k": k, "by_site": "true"}, options)
 
-    def quantiles(self, shares: list[float], asked: Asked) -> documents.QuantilesDocument:
-        return self._ranged(documents.QuantilesDocument, "quantiles", {"q": shares}, asked)
+    def quantiles(self, shares: list[float], options: QueryOptions) -> documents.QuantilesDocument:
+        return self._ranged(documents.QuantilesDocument, "quantiles", {"q": shares}, options)
 
-    def count_range(self, lo: int, hi: int, asked: Asked) -> documents.EstimateDocument:
-        return self._ranged(documents.EstimateDocument, "range", {"lo": lo, "hi": hi}, asked)
+    def count_range(self, lo: int, hi: int, options: QueryOptions) -> documents.EstimateDocument:
+        return self._ranged(documents.EstimateDocument, "range", {"lo": lo, "hi": hi}, options)
 
-    def self_join(self, asked: Asked) -> documents.EstimateDocument:
-        return self._ranged(documents.EstimateDocument, "self-join", {}, asked)
+    def self_join(self, options: QueryOptions) -> documents.EstimateDocument:
+        return self._ranged(documents.EstimateDocument, "self-join", {}, options)
 
-    def inner_product(self, left: str, right: str, asked: Asked) -> documents.EstimateDocument:
-        return self._ranged(documents.EstimateDocument, "inner-product", {"left": left, "right": right}, asked)
+    def inner_product(self, left: str, right: str, options: QueryOptions) -> documents.EstimateDocument:
+        return self._ranged(documents.EstimateDocument, "inner-product", {"left": left, "right": right}, options)
 
-    def total(self, asked: Asked) -> documents.EstimateDocument:
-        return self._ranged(documents.EstimateDocument, "total", {}, asked)
+    def total(self, options: QueryOptions) -> documents.EstimateDocument:
+        return self._ranged(documents.EstimateDocument, "total", {}, options)
 
     def answers(self, query: str | None) -> documents.AnswersDocument:
         return self._document(documents.AnswersDocument, "answers", {"query": query})
@@ -101,8 +101,8 @@ class Remote:
 
     # -- HTTP --------------------------------------------------------------------------------------------------------------
 
-    def _ranged(self, kind: type[T], path: str, params: dict[str, Any], asked: Asked) -> T:
-        return self._document(kind, path, params | _range(asked) | {"site": list(asked.sites)})
+    def _ranged(self, kind: type[T], path: str, params: dict[str, Any], options: QueryOptions) -> T:
+        return self._document(kind, path, params | _range(options) | {"site": list(options.sites)})
 
     def _document(self, kind: type[T], path: str, params: dict[str, Any], body: dict[str, Any] | None = None) -> T:
         """The document of a path; a newer service may say more than it has."""
@@ -172,5 +172,5 @@ class Remote:
         return LatelyError(f"{self._url}: what answers here{more} is no service of lately; check the address")
 
 
-def _range(asked: Asked) -> dict[str, Any]:
-    return {"last": asked.last, "from": asked.start, "to": asked.end, "of": asked.of}
+def _range(options: QueryOptions) -> dict[str, Any]:
+    return {"last": options.last, "from": options.start, "to": options.end, "of": options.of}

@@ -16,8 +16,8 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TimeElapsedColumn
 from rich.text import Text
 
 import lately as lt
-from lately.cli import shown
-from lately.cli.shown import Json, one_line_errors, print_json
+from lately.cli import console
+from lately.cli.console import Json, one_line_errors, print_json
 
 if TYPE_CHECKING:
     from lately.config import Config
@@ -61,7 +61,7 @@ def _check(file: Path, config: "Config", arrivals: int, as_json: bool) -> None:
     if as_json:
         print_json(explanation)
     else:
-        shown.show(*check_tables(explanation))
+        console.show(*check_tables(explanation))
     if not has_spark:
         print(
             f"lately: {file}: Spark is not installed, so SQL, columns and the source were not analysed; "
@@ -82,7 +82,7 @@ def _check_with_spark(config: "Config") -> None:
     """Let Spark analyse the source and all expressions."""
     from lately.spark import runner
 
-    log, screen = _new_log(), shown.screen()
+    log, screen = _new_log(), console.screen()
     try:
         with runner.Stop(_leave) as stop, screen.status("starting Spark") if screen.is_terminal else nullcontext():
             runner.check(config, log)
@@ -120,7 +120,7 @@ def _run(pipeline: Any, as_json: bool, quiet: bool) -> int | None:
 
     is_batch = pipeline.config.source.mode == "batch"
     progress = RunProgress(pipeline.config.name, pipeline.config.source.mode == "continuous")
-    log, screen = _new_log(), shown.screen()
+    log, screen = _new_log(), console.screen()
     live = screen.is_terminal and not quiet
     said = False
 
@@ -179,5 +179,7 @@ def _run(pipeline: Any, as_json: bool, quiet: bool) -> int | None:
     else:
         store = pipeline.config.store.path
         summary = progress.summary(stopped is not None)
-        shown.show(*progress.tables(), Text(f"{summary}; answers are in {store}"), *map(Text, progress.uncounted_lines(store)))
+        console.show(
+            *progress.tables(), Text(f"{summary}; answers are in {store}"), *map(Text, progress.uncounted_lines(store))
+        )
     return stopped

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from lately.cli.shown import one_line_errors
+from lately.cli.console import one_line_errors
 
 #: Hosts that stand for every address of this machine; a browser needs one of them.
 _EVERY = ("0.0.0.0", "::", "")

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
-from lately.cli import shown, tables
-from lately.cli.asked import store_errors
-from lately.cli.shown import Json, print_json
+from lately.cli import console, tables
+from lately.cli.console import Json, print_json
+from lately.cli.sources import store_errors
 from lately.core.words import size
 from lately.text_tables import plain, table_of, title
 
@@ -50,7 +50,7 @@ def show(store: Path, as_json: Json = False) -> None:
     for name, one in said["tables"].items():
         ends = ("–" if one[end] is None else f"{one[end]:,}" for end in ("first", "last"))
         held.add_row(name, f"{one['files']:,}", size(one["bytes"]), *ends)
-    shown.show(title(f"{about.name}: {said['store']}"), facts, title("tables"), held)
+    console.show(title(f"{about.name}: {said['store']}"), facts, title("tables"), held)
 
 
 def _facts(path: str) -> dict[str, Any]:
@@ -85,7 +85,7 @@ def check(store: Path, as_json: Json = False) -> None:
     """Read every file and decode every sketch; exits with 1 if something is not as it should be."""
     from lately.store.check import check as look
 
-    with store_errors(), shown.err.status(f"reading {store}"):
+    with store_errors(), console.err.status(f"reading {store}"):
         found = look(store)
     if as_json:
         print_json({"store": store, "sound": not found.findings} | asdict(found))
@@ -93,11 +93,11 @@ def check(store: Path, as_json: Json = False) -> None:
         table = table_of(("table",), ("files", "rows", "sketches"))
         for name, one in found.tables.items():
             table.add_row(name, f"{one.files:,}", f"{one.rows:,}", f"{one.blobs:,}")
-        shown.show(title(f"what was read of {store}"), table)
+        console.show(title(f"what was read of {store}"), table)
         for finding in found.findings:
-            shown.show(Text("wrong: ", style="bold red") + plain(f"{finding.file}: {finding.wrong}"), soft_wrap=True)
+            console.show(Text("wrong: ", style="bold red") + plain(f"{finding.file}: {finding.wrong}"), soft_wrap=True)
         if not found.findings:
-            shown.show(Text("Everything is as it was written.", style="green"))
+            console.show(Text("Everything is as it was written.", style="green"))
     if found.findings:
         raise typer.Exit(1)
 
@@ -113,7 +113,7 @@ def tidy(
     """Remove what is old and put small files together, as a running pipeline does now and then. Nothing else is lost."""
     from lately.store import Store, upkeep
 
-    with store_errors(), shown.err.status(f"tidying {store}"):
+    with store_errors(), console.err.status(f"tidying {store}"):
         opened = Store.open(store)
         done = upkeep.tidy(opened, _keep(keep, opened.about()))
     if as_json:
@@ -124,7 +124,7 @@ def tidy(
     else:
         print("Nothing to do.")
     for name in done.unreadable:
-        shown.show(plain(f"{name} cannot be read and was left alone; run lately store check {store}"), soft_wrap=True)
+        console.show(plain(f"{name} cannot be read and was left alone; run lately store check {store}"), soft_wrap=True)
 
 
 def _keep(given: str | None, about: "About | None") -> str | int | None:

@@ -1,4 +1,4 @@
-"""Answers as tables: every number with its bounds and how sure they are, in words that need no paper."""
+"""Answers as tables: every value with its bounds and their confidence."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -16,8 +16,8 @@ if TYPE_CHECKING:  # imported late, since the other commands need no store
     from lately.store.site_report import SitePage
     from lately.store.tables import Alert, Answer, Run, Time
 
-_BOUNDS = ("low … high", "sure")
-_HOW_TO_READ = "The true number lies from low to high; “sure” says in how many of 100 cases, at least."
+_BOUNDS = ("low … high", "confidence")
+_HOW_TO_READ = "The true value is between low and high with at least this confidence."
 #: Answers of one query that a table shows; --json has them all.
 _SHOWN = 20
 
@@ -53,7 +53,7 @@ def estimates(
     """A line for each answer, with a bar where there are several; ``about`` says what is asked, and of when and where."""
     several = len(rows) > 1
     if not rows:
-        return [title(_upto(f"nothing came {about[1]}", asof))]
+        return [title(_upto(f"no events {about[1]}", asof))]
     table = table_of(head[:1], (*head[1:], *_BOUNDS))
     if several:
         table.add_column("")
@@ -80,7 +80,7 @@ def top_by_site(words: str, document: "SiteKeysDocument") -> list[RenderableType
 def answers(document: "AnswersDocument") -> list[RenderableType]:
     """The newest answers of the pipeline's own queries."""
     if not document.rows:
-        return [Text("No answers yet: the pipeline has not finished a batch, or its file asks nothing.")]
+        return [Text("No answers yet: the pipeline has not finished a batch, or its file has no queries.")]
     table = table_of(("query", "site", "item"), ("value", *_BOUNDS))
     counts: dict[str, int] = {}
     for row in document.rows:

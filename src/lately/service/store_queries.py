@@ -7,6 +7,7 @@ from typing import TypeVar
 from lately.service.executor import TimedExecutor
 from lately.service.http_errors import HttpError
 from lately.service.request_models import CountsBody, RangeParams, SketchParams
+from lately.sketches.kinds import Question
 from lately.store.documents import Scope
 from lately.store.questions import Questions
 from lately.store.tables import TimeType
@@ -92,6 +93,6 @@ class StoreQueries:
         """What ``call`` reads from the tables of the store; calls of the same kind are expected to take equally long."""
         return await self._executor.run((kind, self.view.batch), lambda: call(self.view))
 
-    def answerable(self) -> list[str]:
+    def answerable(self) -> list[Question]:
         """The kinds of question that the stored sketches can answer."""
-        return self._questions.asks()
+        return self._questions.answerable()

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from lately.core.codec import from_bytes
 from lately.core.errors import FormatError, LatelyError
-from lately.store import sealed
+from lately.store import checksummed_parquet
 from lately.store.files import SCHEMA, File
 from lately.store.store import Store
 from lately.store.tables import batch_column, tables
@@ -74,7 +74,7 @@ def _schema_file(store: Store, table: str) -> Iterator[str]:
         content = store.schema_file(table)
         if content is None:
             return  # the store is of an earlier version; the next run writes it
-        found = sealed.read(content)
+        found = checksummed_parquet.read(content)
     except _UNREADABLE as error:
         why = str(error).partition("\n")[0] or type(error).__name__
         yield f"cannot be read: {why}; the next run of the pipeline writes it"
@@ -91,7 +91,7 @@ def _file(store: Store, table: str, file: File, checked: Checked) -> list[str]:
     counted = checked.tables[table]
     try:
         content = store.bytes_of(file)
-        sealed.verify(content)
+        checksummed_parquet.verify(content)
         found = list(_contents(store, table, file, pq.ParquetFile(pa.BufferReader(content)), counted))
     except FileNotFoundError:
         return []  # upkeep has put it into another one, or it was old

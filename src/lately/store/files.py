@@ -60,7 +60,7 @@ def batches_of(name: str) -> tuple[int, int] | None:
     return (first, last) if first <= last else None
 
 
-def outranking(files: Iterable[File]) -> list[File]:
+def effective_files(files: Iterable[File]) -> list[File]:
     """The files without those that another one stands for, in the order of their batches.
 
     Ranges lie within each other or beside each other, as they are cut at multiples of their length.

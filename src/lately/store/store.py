@@ -20,9 +20,9 @@ from pyarrow import fs
 from lately.core.errors import FormatError, InputError
 from lately.core.json_encoding import encode, read_json
 from lately.core.paths import filesystem_of, is_full, remove_all, write_new, write_whole
-from lately.store import sealed
+from lately.store import checksummed_parquet
 from lately.store.about import FORMAT, About
-from lately.store.files import SCHEMA, File, batches_of, name_of, outranking
+from lately.store.files import SCHEMA, File, batches_of, effective_files, name_of
 from lately.store.tables import STAMP, TIME_TYPES, TableRow, tables
 
 #: How often a table is listed anew because a file of it has gone, before that is an error.
@@ -82,11 +82,11 @@ class Store:
         empty = self._schemas[table].empty_table()
         content = self.schema_file(table)
         try:
-            if content is not None and sealed.read(content).schema.equals(empty.schema):
+            if content is not None and checksummed_parquet.read(content).schema.equals(empty.schema):
                 return
         except FormatError:
             pass  # it is damaged, and replaced
-        write_whole(self._fs, f"{self._root}/{table}/{SCHEMA}", sealed.written(empty), self.guard)
+        write_whole(self._fs, f"{self._root}/{table}/{SCHEMA}", checksummed_parquet.encode(empty), self.guard)
 
     def schema_file(self, table: str) -> bytes | None:
         """The bytes of a table's file without rows; None in a store of an earlier version."""
@@ -201,7 +201,7 @@ class Store:
         self._write(table, name_of(first, last), rows)
 
     def _write(self, table: str, name: str, content: pa.Table) -> None:
-        data = sealed.written(content)
+        data = checksummed_parquet.encode(content)
         self._fs.create_dir(f"{self._root}/{table}", recursive=True)
         write_whole(self._fs, f"{self._root}/{table}/{name}", data, self.guard)
 
@@ -258,7 +258,7 @@ class Store:
             if {one.name for one in again if one.is_range} <= {one.name for one in found if one.is_range}:
                 break
             found = again
-        return outranking(found)
+        return effective_files(found)
 
     def bytes_of(self, file: File) -> bytes:
         """The bytes of a file, all at one moment; FileNotFoundError if it is gone."""
@@ -275,7 +275,7 @@ class Store:
             schema = pa.schema([schema.field(name) for name in columns])
         content = self.bytes_of(file)
         try:
-            return sealed.read(content, schema)
+            return checksummed_parquet.read(content, schema)
         except FormatError as error:
             raise FormatError(
                 f"{table}/{file.name} of the store {self.path!r} is damaged: {error}; restore it, or remove it and do without "

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from lately.core.durations import nanoseconds
 from lately.core.errors import FormatError, ParameterError
-from lately.store.files import File, outranking
+from lately.store.files import File, effective_files
 from lately.store.store import Store
 from lately.store.tables import batch_column, tables
 
@@ -105,7 +105,7 @@ class _Upkeep:
         """Delete files that another one stands for: a pass that was interrupted had come so far."""
         for table in _merged_tables():
             files = self._store.all_files(table)
-            needed = {one.name for one in outranking(files)}
+            needed = {one.name for one in effective_files(files)}
             for one in files:
                 if one.name not in needed:
                     self._store.remove(one)

@@ -1,6 +1,6 @@
-"""What of a stream is asked about, and who answers: a store on this machine, or a service at a URL. Both say the same.
+"""Where answers come from: a store on this machine, or a service at a URL. Both return the same documents.
 
-Answers are the documents of ``lately.store.documents``, as in the HTTP API, so ``--json`` prints the same, whoever was asked.
+Answers are the documents of ``lately.store.documents``, as in the HTTP API, so ``--json`` prints the same, whoever was options.
 """
 
 import os
@@ -11,24 +11,24 @@ from typing import TYPE_CHECKING, Protocol
 
 import typer
 
-from lately.cli.shown import one_line_errors
+from lately.cli.console import one_line_errors
 from lately.core.errors import FormatError, InputError
 
 if TYPE_CHECKING:  # imported late, since the other commands need no store
     from lately.store import documents
     from lately.store.site_report import SitePage, SiteState
 
-#: Where a store is looked for when nobody says where it is; pipeline files often put it there.
+#: The folder of the store if neither an option nor the environment names one.
 DEFAULT_STORE = "store"
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A range of time, some of the sites, and perhaps whose sketch is asked.
+class QueryOptions:
+    """A range of time, some of the sites, and perhaps whose sketch is options.
 
-    >>> Asked("10m", None, None, ("lima", "paris")).words()
+    >>> QueryOptions("10m", None, None, ("lima", "paris")).words()
     'in the last 10m at lima, paris'
-    >>> Asked().words(), Asked(start="2h", end="1h").words()
+    >>> QueryOptions().words(), QueryOptions(start="2h", end="1h").words()
     ('in the whole window at all sites', 'from 2h ago to 1h ago at all sites')
     """
 
@@ -40,34 +40,34 @@ class Asked:
 
     def __post_init__(self) -> None:
         if self.last is not None and (self.start is not None or self.end is not None):
-            raise typer.BadParameter("--last says the whole range; leave --from and --to out, or --last")
+            raise typer.BadParameter("--last cannot be combined with --from or --to; give one or the other")
         if self.end is not None and self.start is None:
-            raise typer.BadParameter(f"--to {self.end} needs a --from as well, such as --from 2h --to 1h")
+            raise typer.BadParameter(f"--to {self.end} needs --from, as in --from 2h --to 1h")
 
     def words(self) -> str:
-        """The question's range and sites as people say them."""
+        """The range and the sites in words."""
         where = f"at {', '.join(self.sites)}" if self.sites else "at all sites"
         where += "" if self.of is None else f" (of {self.of})"
         if self.start is not None:
-            return f"from {_moment(self.start)} to {'now' if self.end is None else _moment(self.end)} {where}"
+            return f"from {_time_words(self.start)} to {'now' if self.end is None else _time_words(self.end)} {where}"
         return f"in the whole window {where}" if self.last is None else f"in the last {self.last} {where}"
 
 
-def _moment(text: str) -> str:
+def _time_words(text: str) -> str:
     return text if text[:4].isdigit() and "-" in text else f"{text} ago"
 
 
-class Source(Protocol):
-    """Who answers; ``lately.cli.local`` and ``lately.cli.remote`` do."""
+class AnswerSource(Protocol):
+    """A store or a service; ``lately.cli.local`` and ``lately.cli.remote`` implement it."""
 
-    def counts(self, keys: list[str], asked: Asked) -> "documents.KeysDocument": ...
-    def top(self, k: int, asked: Asked) -> "documents.KeysDocument": ...
-    def top_by_site(self, k: int, asked: Asked) -> "documents.SiteKeysDocument": ...
-    def quantiles(self, shares: list[float], asked: Asked) -> "documents.QuantilesDocument": ...
-    def count_range(self, lo: int, hi: int, asked: Asked) -> "documents.EstimateDocument": ...
-    def self_join(self, asked: Asked) -> "documents.EstimateDocument": ...
-    def inner_product(self, left: str, right: str, asked: Asked) -> "documents.EstimateDocument": ...
-    def total(self, asked: Asked) -> "documents.EstimateDocument": ...
+    def counts(self, keys: list[str], options: QueryOptions) -> "documents.KeysDocument": ...
+    def top(self, k: int, options: QueryOptions) -> "documents.KeysDocument": ...
+    def top_by_site(self, k: int, options: QueryOptions) -> "documents.SiteKeysDocument": ...
+    def quantiles(self, shares: list[float], options: QueryOptions) -> "documents.QuantilesDocument": ...
+    def count_range(self, lo: int, hi: int, options: QueryOptions) -> "documents.EstimateDocument": ...
+    def self_join(self, options: QueryOptions) -> "documents.EstimateDocument": ...
+    def inner_product(self, left: str, right: str, options: QueryOptions) -> "documents.EstimateDocument": ...
+    def total(self, options: QueryOptions) -> "documents.EstimateDocument": ...
     def answers(self, query: str | None) -> "documents.AnswersDocument": ...
     def history(self, query: str, item: str | None, site: str | None, limit: int) -> "documents.HistoryDocument": ...
     def alerts(self, limit: int) -> "documents.AlertsDocument": ...
@@ -76,10 +76,10 @@ class Source(Protocol):
     def uncounted(self, table: str, limit: int, site: str | None, reason: str | None) -> "documents.UncountedDocument": ...
 
 
-def source(store: str | None, url: str | None) -> Source:
-    """Who answers: the service at a URL, or the store that was named, in LATELY_STORE, or in the folder ``store``."""
+def open_source(store: str | None, url: str | None) -> AnswerSource:
+    """The service at a URL, or else the store at a path, in LATELY_STORE, or in the folder ``store``."""
     if store is not None and url is not None:
-        raise typer.BadParameter("--store reads files and --url asks a service; give one of them")
+        raise typer.BadParameter("--store and --url cannot be combined; give one or the other")
     if url is not None:
         from lately.cli.remote import Remote
 
@@ -97,12 +97,12 @@ def source(store: str | None, url: str | None) -> Source:
 
 @contextmanager
 def store_errors() -> Iterator[None]:
-    """One line for what is refused, and for files of a store that are damaged."""
+    """Print errors in one line, also those about damaged files of a store."""
     with one_line_errors():
         try:
             yield
         except Exception as error:
-            import pyarrow as pa  # whoever asks a service does without it
+            import pyarrow as pa  # not needed to query a service
 
             if isinstance(error, pa.ArrowException):
                 raise FormatError(f"a file of the store cannot be read ({error}); run lately store check on it") from error

@@ -19,11 +19,11 @@ _CRC = struct.Struct("<I")
 _SIZE = len(_MARK) + _CRC.size
 
 
-def written(rows: pa.Table) -> bytes:
+def encode(rows: pa.Table) -> bytes:
     """A Parquet file with these rows.
 
     >>> rows = pa.table({"batch": [1, 2]})
-    >>> read(written(rows)) == rows
+    >>> read(encode(rows)) == rows
     True
     """
     sink = pa.BufferOutputStream()
@@ -37,7 +37,7 @@ def written(rows: pa.Table) -> bytes:
 def verify(content: bytes) -> None:
     """Refuse a file that is not as it was written; one that has no checksum is taken as it is.
 
-    >>> damaged = bytearray(written(pa.table({"batch": [1, 2]})))
+    >>> damaged = bytearray(encode(pa.table({"batch": [1, 2]})))
     >>> damaged[5] ^= 1
     >>> verify(bytes(damaged))
     Traceback (most recent call last):
