@@ -103,8 +103,8 @@ def test_a_stream_of_integers_is_asked_with_integers(flows):
     assert data(flows, "range", 0, 9, "--from", "200", "--to", "100")["estimate"]["value"] == 10
     assert data(flows, "range", 0, 9, "--from", "100")["estimate"]["value"] == 10
     assert data(flows, "total")["asof"] == 499
-    assert_refused(ask(flows, "total", "--last", "10m"), "10m", "whole number")
-    assert_refused(ask(flows, "count", "/cart"), "/cart", "whole number")
+    assert_refused(ask(flows, "total", "--last", "10m"), "10m", "give an integer")
+    assert_refused(ask(flows, "count", "/cart"), "/cart", "give an integer")
 
 
 def test_what_the_pipeline_wrote_is_told(shop):
@@ -161,7 +161,7 @@ def test_tables_say_what_is_asked_and_how_sure_it_is(shop):
     one = row["estimate"]
     assert shown.startswith("arrivals in the last 10m at paris, up to 2026-01-01 00:29:59\n")
     assert cells_of(shown) == [["/cart", str(one["value"]), f"{one['low']} … {one['high']}", "99%"]]
-    assert "in how many of 100 cases" in shown
+    assert "The true value is between low and high with at least this confidence." in shown
     bars = [row[-1] for row in cells_of(ask(shop, "top", "--last", "10m").stdout)]
     assert bars[0] == "█" * 24
     assert [len(bar) for bar in bars] == sorted((len(bar) for bar in bars), reverse=True)

@@ -206,7 +206,7 @@ def test_text_stands_for_numbers_where_times_and_keys_are_numbers(tmp_path):
     for wrong in ("one", "1.5", 1.5, True, None):
         with pytest.raises(InputError, match="keys of this store are integers"):
             questions.count(wrong)
-    with pytest.raises(RangeError, match="times of this store are integers and '10m' is none"):
+    with pytest.raises(RangeError, match="'10m' is not an integer, but the times of this store are"):
         questions.count(1, last="10m")
 
 

@@ -7,7 +7,6 @@ from typing import TypeVar
 from lately.service.executor import TimedExecutor
 from lately.service.http_errors import HttpError
 from lately.service.request_models import CountsBody, RangeParams, SketchParams
-from lately.sketches.kinds import Question
 from lately.store.documents import Scope
 from lately.store.questions import Questions
 from lately.store.tables import TimeType
@@ -93,6 +92,6 @@ class StoreQueries:
         """What ``call`` reads from the tables of the store; calls of the same kind are expected to take equally long."""
         return await self._executor.run((kind, self.view.batch), lambda: call(self.view))
 
-    def answerable(self) -> list[Question]:
+    def answerable(self) -> list[str]:
         """The kinds of question that the stored sketches can answer."""
-        return self._questions.answerable()
+        return [*self._questions.answerable()]

@@ -208,7 +208,7 @@ def _printable(text: str) -> str:
 
 
 def _answers(report: BatchReport) -> list[RenderableType]:
-    table = table_of(("query", "site", "item"), ("value", "low … high", "sure"))
+    table = table_of(("query", "site", "item"), ("value", "low … high", "confidence"))
     rows_of: Counter[str] = Counter()
     for row in report.answers:
         rows_of[row.query] += 1
@@ -222,7 +222,7 @@ def _answers(report: BatchReport) -> list[RenderableType]:
 
 
 def _alerts(alerts: list[Alert]) -> list[RenderableType]:
-    table = table_of(("monitor", "item"), ("time", "state", "value", "low … high", "sure"))
+    table = table_of(("monitor", "item"), ("time", "state", "value", "low … high", "confidence"))
     for row in alerts[-_MAX_ROWS:]:
         table.add_row(plain(row.monitor), plain(_item(row)), time_text(row.time), row.state, *_cells(row))
     return [title("alerts, newest last"), table]
