@@ -6,7 +6,7 @@ import pytest
 from cli_cases import assert_refused, assert_wrong_usage, cells_of, data_of, run
 
 import lately as lt
-from lately.sketches.wcm import wcm_plan
+from lately.sketches.wcm_shape import wcm_plan
 
 COUNTERS = ("wave", "exphist", "randwave", "exact")
 

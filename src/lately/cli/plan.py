@@ -10,7 +10,7 @@ import lately as lt
 from lately.cli import console
 from lately.cli.console import Json, one_line_errors, print_json
 from lately.core.words import size
-from lately.sketches.wcm import wcm_plan
+from lately.sketches.wcm_shape import wcm_plan
 from lately.text_tables import table_of, title
 
 

@@ -154,7 +154,15 @@ class LinearSketch(ABC):
     # -- write ---------------------------------------------------------------------------------------------------------
 
     def update(self, keys: Any, *, counts: Any = None) -> None:
-        """Add a column of keys, ``counts`` times each; negative counts are subtracted."""
+        """Add a column of keys, ``counts`` times each; negative counts are subtracted.
+
+        Parameters
+        ----------
+        keys
+            Text, bytes, integers or tuples of these: a list, a NumPy, pandas, polars or Arrow column, or a single key.
+        counts
+            How often to count each row, an integer that may be negative; once by default.
+        """
         column = key_column(keys)
         if len(column) == 0:
             raise InputError("an empty column", remedy="skip the call")
@@ -186,6 +194,11 @@ class LinearSketch(ABC):
 
         |a| and |b| are the roots of the second moments. The bounds estimate these too, and all three estimates are right
         with probability 1 - 3·delta (the union bound), which is their confidence; that of the value is 1 - delta.
+
+        Parameters
+        ----------
+        other
+            The sketch of the other stream, built with the same options.
         """
         self._must_agree(other)
         norms = math.sqrt(self.self_join().high * other.self_join().high)
@@ -196,6 +209,13 @@ class LinearSketch(ABC):
 
         |b| is known and only |a| estimated, so the bounds hold with probability 1 - 2·delta. To ask for the same keys
         repeatedly, keep a sketch of them and take the ``inner_product``.
+
+        Parameters
+        ----------
+        keys
+            The keys: a column, or a ``range``, which may be long as it is never expanded.
+        weights
+            An integer for each key; 1 by default.
 
         >>> sketch = FastAmsSketch(eps=0.1, delta=0.01)
         >>> sketch.update([3, 40, 500], counts=[7, 2, 1])
@@ -303,6 +323,16 @@ class AmsSketch(LinearSketch):
     The sketch of the original paper: every count goes into all O(1/eps² · ln 1/delta) cells. A ``FastAmsSketch`` has the same
     guarantee and the same number of cells, and updates only one in each row: prefer it, except to compare with the paper.
 
+    Parameters
+    ----------
+    eps
+        The error, as a share of the second moment, or of the product of the norms of both streams.
+    delta
+        The probability that an answer is off by more.
+    seed
+        The seed of the hash functions, an integer of 64 bits. Sketches that are merged need the same one; a fixed one
+        by default.
+
     >>> sketch = AmsSketch(eps=0.2, delta=0.1)
     >>> sketch.update(["a", "b", "a", "b"], counts=[1, 5, 2, -5])
     >>> sketch.self_join().value, sketch.total()
@@ -325,6 +355,16 @@ class FastAmsSketch(LinearSketch):
 
     O(1/eps² · ln 1/delta) cells of eight bytes; a count updates O(ln 1/delta) of them. Sketches are added (``|``) and
     subtracted (``-``) without any loss, because they are linear. No window: see ``WindowedAmsSketch``.
+
+    Parameters
+    ----------
+    eps
+        The error, as a share of the second moment, or of the product of the norms of both streams.
+    delta
+        The probability that an answer is off by more.
+    seed
+        The seed of the hash functions, an integer of 64 bits. Sketches that are merged need the same one; a fixed one
+        by default.
 
     >>> left, right = FastAmsSketch(eps=0.1, delta=0.01), FastAmsSketch(eps=0.1, delta=0.01)
     >>> left.update(["a", "b"], counts=[3, 4])

@@ -25,6 +25,7 @@ from lately.core.joined import JoinedKeys
 from lately.core.keys import Hashes, Keys, all_hashes
 from lately.core.stored_keys import read_column, write_column
 from lately.counters.base import MAX_COUNT, MAX_STAMP, Counts, Part, Stamps
+from lately.ingest.order import ReorderBuffer
 from lately.ingest.windowed import BLOCK
 from lately.sketches.tally import surplus, tally
 
@@ -105,6 +106,19 @@ class CandidateSet(NamedTuple):
         missed = max(self.missed, int(self.most[~selected].max(initial=0)))
         columns = self.hashes[selected], self.rows[selected], self.least[selected], self.most[selected]
         return CandidateSet(*columns, self.keys, missed)
+
+
+def with_buffered(listed: CandidateSet, buffer: ReorderBuffer, since: int, until: int | None) -> CandidateSet:
+    """Add the keys in the reorder buffer that lie in the range; they are counted exactly, so any of them may be heavy."""
+    assert buffer.keys is not None
+    rows = np.flatnonzero((buffer.ticks >= since) & (True if until is None else buffer.ticks < until))
+    all_hashes, counts = np.concatenate((listed.hashes, buffer.hashes[rows])), buffer.counts[rows]
+    hashes, least, first = tally(all_hashes, np.concatenate((listed.least, counts)))
+    # What is in the buffer adds to what a key that was on no list may have had.
+    _, most, _ = tally(all_hashes, np.concatenate((listed.most, counts)))
+    most[listed.hashes.size :] += listed.missed
+    places = np.concatenate((listed.rows, rows + len(listed.keys)))
+    return CandidateSet(hashes, places[first], least, most, JoinedKeys([listed.keys, buffer.keys]), listed.missed)
 
 
 class Candidates(Part):

@@ -67,6 +67,16 @@ def without_collisions(low: Any, total: Any, width: int, odds: float = math.e) -
 class CountMin:
     """Frequencies of keys to within ``eps`` of the total, with probability 1 - ``delta``; no window.
 
+    Parameters
+    ----------
+    eps
+        The error, as a share of all arrivals.
+    delta
+        The probability that an answer is off by more.
+    seed
+        The seed of the hash functions, an integer of 64 bits. Sketches that are merged need the same one; a fixed one
+        by default.
+
     >>> sketch = CountMin(eps=0.01, delta=0.01)
     >>> sketch.update(["a", "b", "a"])
     >>> sketch.count("a"), sketch.total()
@@ -108,7 +118,15 @@ class CountMin:
         return self._table.nbytes
 
     def update(self, keys: Any, counts: Any = None) -> None:
-        """Count a column of keys, ``counts`` times each; a scalar is a column of one."""
+        """Count a column of keys, ``counts`` times each; a scalar is a column of one.
+
+        Parameters
+        ----------
+        keys
+            Text, bytes, integers or tuples of these: a list, a NumPy, pandas, polars or Arrow column, or a single key.
+        counts
+            How often to count each row; once by default.
+        """
         column = key_column(keys)
         if len(column) == 0:
             raise InputError("an empty column", remedy="skip the call")
@@ -131,7 +149,13 @@ class CountMin:
                     _increment_by(block_cells, checked[start : start + size], self._table)
 
     def counts(self, keys: Any) -> Estimates:
-        """How often each key of a column occurred: ``.value``, ``.low`` and ``.high`` are arrays."""
+        """How often each key of a column occurred: ``.value``, ``.low`` and ``.high`` are arrays.
+
+        Parameters
+        ----------
+        keys
+            Text, bytes, integers or tuples of these: a list, a NumPy, pandas, polars or Arrow column, or a single key.
+        """
         hashes = all_hashes(key_column(keys))
         smallest = np.empty((hashes.size, 1), np.int64)
         minima(hashes, self._words, np.uint64(self.width), self._table[:, None], smallest)
@@ -140,7 +164,13 @@ class CountMin:
         return Estimates(value, np.minimum(low.astype(np.int64), value), high, 1 - self.delta)
 
     def count(self, key: Any) -> Estimate:
-        """How often a key occurred; ``high`` is certain, ``low`` holds with probability 1 - delta."""
+        """How often a key occurred; ``high`` is certain, ``low`` holds with probability 1 - delta.
+
+        Parameters
+        ----------
+        key
+            The key.
+        """
         return self.counts(one_key(key))[0]
 
     def self_join(self) -> Estimate:
@@ -148,7 +178,13 @@ class CountMin:
         return self.inner_product(self)
 
     def inner_product(self, other: Self) -> Estimate:
-        """The sum over all keys of the product of their frequencies in two streams (ECM-15 Lemma 4)."""
+        """The sum over all keys of the product of their frequencies in two streams (ECM-15 Lemma 4).
+
+        Parameters
+        ----------
+        other
+            The sketch of the other stream, of the same width, depth and seed.
+        """
         self._must_agree(other)
         left, right = self.table.astype(np.float64), other.table.astype(np.float64)
         value = float((left * right).sum(axis=1).min())

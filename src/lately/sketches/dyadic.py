@@ -110,6 +110,29 @@ class Dyadic(WindowedTree, Moments):
     1 - ``delta``; an answer about a range in the past by ``eps`` times the arrivals since it began plus those since it ended.
     Keys are, for example, IPv4 addresses, identifiers, milliseconds or cents.
 
+    Parameters
+    ----------
+    universe
+        Keys are integers from 0 to ``universe`` - 1; at most 2**63.
+    window
+        How far back questions may reach: a duration such as "1h", an integer if times are integers, or
+        ``lt.arrivals(n)`` for the last n arrivals.
+    eps
+        The error, as a share of the arrivals in the range that is asked for.
+    delta
+        The probability that an answer is off by more.
+    tick
+        The time resolution, such as "1s", which is the default; 1 if times are integers.
+    merge_height
+        How many levels of merging are planned. Counters are built finer, so that eps holds after that many; 0 by
+        default.
+    lateness
+        How much older than the newest arrival an arrival may be, such as "5m". Arrivals wait in a buffer for that long;
+        by default they do not wait, and older ones are late.
+    seed
+        The seed of the hash functions, an integer of 64 bits. Sketches that are merged need the same one; a fixed one
+        by default.
+
     >>> sketch = Dyadic(universe=2**32, window="1h", eps=0.1, delta=0.1)
     >>> sketch.update([7, 80, 443, 443], [0, 10, 20, 30])
     >>> sketch.count_range(0, 99), sketch.quantile(0.5).value, sketch.heavy_hitters(phi=0.4)[0].key
@@ -145,21 +168,63 @@ class Dyadic(WindowedTree, Moments):
         )
 
     def update(self, keys: Any, times: Any = None, counts: Any = None) -> None:
-        """Count a column of integer keys at their times, ``counts`` times each."""
+        """Count a column of integer keys at their times, ``counts`` times each.
+
+        Parameters
+        ----------
+        keys
+            Integers from 0 to ``universe`` - 1: a list, a NumPy, pandas, polars or Arrow column, or a single one.
+        times
+            The time of each row: dates, text, or integers if the window is an integer. None in a window of arrivals,
+            where each row is one arrival.
+        counts
+            How often to count each row; once by default.
+        """
         self._ingest(HashedKeys(_keys_below(self.universe, keys, InputError).view(np.uint64)), times, counts)
 
     # -- read ----------------------------------------------------------------------------------------------------------
 
     def count(self, key: Any, last: Duration | None = None, between: Between | None = None) -> Estimate:
-        """How often a key occurred."""
+        """How often a key occurred.
+
+        Parameters
+        ----------
+        key
+            The key.
+        last
+            The most recent period, such as "10m"; the whole window by default.
+        between
+            Two ages or times, the older first, such as ("2h", "1h"), instead of ``last``; None by default.
+        """
         return self.in_range(last, between).count(key)
 
     def counts(self, keys: Any, last: Duration | None = None, between: Between | None = None) -> Estimates:
-        """How often each key of a column occurred; ``high`` is certain."""
+        """How often each key of a column occurred; ``high`` is certain.
+
+        Parameters
+        ----------
+        keys
+            A column of keys.
+        last
+            The most recent period, such as "10m"; the whole window by default.
+        between
+            Two ages or times, the older first, such as ("2h", "1h"), instead of ``last``; None by default.
+        """
         return self.in_range(last, between).counts(keys)
 
     def count_range(self, lo: int, hi: int, last: Duration | None = None, between: Between | None = None) -> Estimate:
         """How many arrivals had a key from ``lo`` to ``hi``, both included.
+
+        Parameters
+        ----------
+        lo
+            The smallest key that counts.
+        hi
+            The largest key that counts.
+        last
+            The most recent period, such as "10m"; the whole window by default.
+        between
+            Two ages or times, the older first, such as ("2h", "1h"), instead of ``last``; None by default.
 
         >>> sketch = Dyadic(universe=1000, window=100, eps=0.1, delta=0.1)
         >>> sketch.update([100, 150, 200, 900], [1, 2, 3, 4])
@@ -169,13 +234,32 @@ class Dyadic(WindowedTree, Moments):
         return self.in_range(last, between).count_range(lo, hi)
 
     def rank(self, x: int, last: Duration | None = None, between: Between | None = None) -> Estimate:
-        """How many arrivals had a key of at most ``x``."""
+        """How many arrivals had a key of at most ``x``.
+
+        Parameters
+        ----------
+        x
+            The largest key that counts.
+        last
+            The most recent period, such as "10m"; the whole window by default.
+        between
+            Two ages or times, the older first, such as ("2h", "1h"), instead of ``last``; None by default.
+        """
         return self.in_range(last, between).rank(x)
 
     def quantile(self, q: Any, last: Duration | None = None, between: Between | None = None) -> Any:
         """The smallest key up to which a share of ``q`` of the arrivals lies; for several shares, a row for each.
 
         The rank of the answer, as a share of the arrivals, is within eps of q.
+
+        Parameters
+        ----------
+        q
+            A share from 0 to 1, or several.
+        last
+            The most recent period, such as "10m"; the whole window by default.
+        between
+            Two ages or times, the older first, such as ("2h", "1h"), instead of ``last``; None by default.
 
         >>> sketch = Dyadic(universe=1000, window=100, eps=0.1, delta=0.1)
         >>> sketch.update(range(100), 1)
@@ -199,6 +283,17 @@ class Dyadic(WindowedTree, Moments):
         (ECM-15 Theorem 5). With ``at_least``, every key with that many arrivals is listed, and none with eps·arrivals fewer.
         Where the bounds are too wide to separate heavy keys from others, as in a short range long ago, the list is cut to the
         largest; ``missed`` is always how often a key that is not listed occurred, at most.
+
+        Parameters
+        ----------
+        phi
+            The share of the arrivals from which on a key is heavy; it must be larger than eps.
+        at_least
+            A number of arrivals, from 1, instead of ``phi``.
+        last
+            The most recent period, such as "10m"; the whole window by default.
+        between
+            Two ages or times, the older first, such as ("2h", "1h"), instead of ``last``; None by default.
         """
         return self.in_range(last, between).heavy_hitters(phi, at_least)
 
@@ -210,11 +305,34 @@ class Dyadic(WindowedTree, Moments):
         A prefix of b bits comprises all keys that begin with them (IPv4: /8, /16, /24, /32 with 8 bits a level). Its
         ``own`` arrivals are those under no listed prefix below it. With probability 1 - delta each, counts are within
         their bounds, and a prefix that is not listed has less than phi + eps of the arrivals of its own.
+
+        Parameters
+        ----------
+        phi
+            The share of the arrivals from which on a key is heavy; it must be larger than eps.
+        last
+            The most recent period, such as "10m"; the whole window by default.
+        between
+            Two ages or times, the older first, such as ("2h", "1h"), instead of ``last``; None by default.
+        bits_per_level
+            The lengths of prefixes are those of a key less multiples of this many bits; 8 by default.
         """
         return self.in_range(last, between).hierarchical(phi, bits_per_level)
 
     def plot(self, bins: int = 32, last: Duration | None = None, between: Between | None = None, ax: Any = None) -> Any:
-        """Draw a histogram of the keys with the bounds as error bars; needs matplotlib. Returns the axes."""
+        """Draw a histogram of the keys with the bounds as error bars; needs matplotlib. Returns the axes.
+
+        Parameters
+        ----------
+        bins
+            How many bars, from 1 to 10,000; 32 by default.
+        last
+            The most recent period, such as "10m"; the whole window by default.
+        between
+            Two ages or times, the older first, such as ("2h", "1h"), instead of ``last``; None by default.
+        ax
+            The axes of matplotlib to draw on; new ones by default.
+        """
         check_integer("bins", bins, 1, 10_000)
         edges = sorted({self.universe * i // bins for i in range(bins + 1)})
         bounds, view = list(pairwise(edges)), self.in_range(last, between)
@@ -228,7 +346,15 @@ class Dyadic(WindowedTree, Moments):
     # -- inside --------------------------------------------------------------------------------------------------------
 
     def in_range(self, last: Duration | None = None, between: Between | None = None) -> DyadicView:
-        """A view of one range, which answers several questions about it."""
+        """A view of one range, which answers several questions about it.
+
+        Parameters
+        ----------
+        last
+            The most recent period, such as "10m"; the whole window by default.
+        between
+            Two ages or times, the older first, such as ("2h", "1h"), instead of ``last``; None by default.
+        """
         return DyadicView(self._shape, self._tree_in_range(last, between))
 
     def _view_of(self, extract: Extract) -> DyadicView:

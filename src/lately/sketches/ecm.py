@@ -97,6 +97,36 @@ class EcmSketch(WindowedCountMin[EcmShape], ExtractableSketch[EcmShape]):
     ``query="inner"`` the same holds for inner products, with the product of both streams' arrivals. Memory is
     O(1/eps² · ln 1/delta · log arrivals) whatever the stream; an update costs O(ln 1/delta).
 
+    Parameters
+    ----------
+    window
+        How far back questions may reach: a duration such as "1h", an integer if times are integers, or
+        ``lt.arrivals(n)`` for the last n arrivals.
+    eps
+        The error, as a share of the arrivals in the range; with ``query="inner"``, of the product of both streams'
+        arrivals.
+    delta
+        The probability that an answer is off by more.
+    tick
+        The time resolution, such as "1s", which is the default; 1 if times are integers.
+    query
+        What eps is promised for: "point" (the default) for counts of keys, "inner" for inner products and self-joins.
+    counter
+        The family of the window counters: "wave" (the default), "exphist", "randwave" or "exact".
+    merge_height
+        How many levels of merging are planned. Counters are built finer, so that eps holds after that many; 0 by
+        default.
+    lateness
+        How much older than the newest arrival an arrival may be, such as "5m". Arrivals wait in a buffer for that long;
+        by default they do not wait, and older ones are late.
+    seed
+        The seed of the hash functions, an integer of 64 bits. Sketches that are merged need the same one; a fixed one
+        by default.
+    samples
+        The constant of randomized waves: 6 by default; their proof needs 36.
+    salt
+        What randomized waves draw their samples from; a random one by default, as sites must not draw the same.
+
     >>> sketch = EcmSketch(window="1h", eps=0.01, delta=0.01)
     >>> sketch.update(["/cart", "/", "/cart"], ["2026-01-01T12:00", "2026-01-01T12:20", "2026-01-01T12:30"])
     >>> sketch.count("/cart"), sketch.count("/cart", last="10m").value
@@ -170,7 +200,15 @@ class EcmSketch(WindowedCountMin[EcmShape], ExtractableSketch[EcmShape]):
     # -- read ----------------------------------------------------------------------------------------------------------
 
     def self_join(self, last: Duration | None = None, between: tuple[Any, Any] | None = None) -> Estimate:
-        """The second moment of the range: the sum of the squares of all frequencies."""
+        """The second moment of the range: the sum of the squares of all frequencies.
+
+        Parameters
+        ----------
+        last
+            The most recent period, such as "10m"; the whole window by default.
+        between
+            Two ages or times, the older first, such as ("2h", "1h"), instead of ``last``; None by default.
+        """
         return self.in_range(last, between).self_join()
 
     def inner_product(
@@ -179,6 +217,15 @@ class EcmSketch(WindowedCountMin[EcmShape], ExtractableSketch[EcmShape]):
         """The sum over all keys of the product of their frequencies in two streams, over the same range of time.
 
         Off by at most eps times the product of both streams' arrivals when built with ``query="inner"`` (Theorem 2).
+
+        Parameters
+        ----------
+        other
+            The sketch of the other stream, built with the same options.
+        last
+            The most recent period, such as "10m"; the whole window by default.
+        between
+            Two ages or times, the older first, such as ("2h", "1h"), instead of ``last``; None by default.
         """
         if not isinstance(other, EcmSketch):
             raise MergeError(f"an inner product of an EcmSketch and a {type(other).__name__}", remedy="give two EcmSketches")
@@ -189,7 +236,15 @@ class EcmSketch(WindowedCountMin[EcmShape], ExtractableSketch[EcmShape]):
         return self._view(SketchCells(self, ages, now)).inner_product(other._view(SketchCells(other, ages, now)))
 
     def in_range(self, last: Duration | None = None, between: tuple[Any, Any] | None = None) -> EcmView:
-        """A view of one range, which answers several questions about it."""
+        """A view of one range, which answers several questions about it.
+
+        Parameters
+        ----------
+        last
+            The most recent period, such as "10m"; the whole window by default.
+        between
+            Two ages or times, the older first, such as ("2h", "1h"), instead of ``last``; None by default.
+        """
         return self._view(SketchCells(self, self._range(last, between)))
 
     def _view(self, counts: CellCounts) -> EcmView:
@@ -207,6 +262,13 @@ class EcmSketch(WindowedCountMin[EcmShape], ExtractableSketch[EcmShape]):
 
         Each number is within ``CountMin.error`` of the true one, relatively. A range in the past is a difference of two
         estimates, which has no such bound, so ``between`` needs exact counters.
+
+        Parameters
+        ----------
+        last
+            The most recent period, such as "10m"; the whole window by default.
+        between
+            Two ages or times, the older first, such as ("2h", "1h"), instead of ``last``; None by default.
         """
         array, exact = self._parts[0], self.counter == "exact"
         if between is not None and not exact:
@@ -220,6 +282,17 @@ class EcmSketch(WindowedCountMin[EcmShape], ExtractableSketch[EcmShape]):
 
     def plot(self, keys: Any, last: Duration | None = None, between: tuple[Any, Any] | None = None, ax: Any = None) -> Any:
         """Draw the counts of these keys as bars, with the bounds as error bars; needs matplotlib. Returns the axes.
+
+        Parameters
+        ----------
+        keys
+            Text, bytes, integers or tuples of these: a list, a NumPy, pandas, polars or Arrow column, or a single key.
+        last
+            The most recent period, such as "10m"; the whole window by default.
+        between
+            Two ages or times, the older first, such as ("2h", "1h"), instead of ``last``; None by default.
+        ax
+            The axes of matplotlib to draw on; new ones by default.
 
         >>> from matplotlib.figure import Figure
         >>> sketch = EcmSketch(window=100, eps=0.1, delta=0.1)

@@ -59,18 +59,50 @@ class Moments(ABC):
 
     @abstractmethod
     def in_range(self, last: Duration | None = None, between: tuple[Any, Any] | None = None) -> MomentsView:
-        """A view of one range, which answers several questions about it."""
+        """A view of one range, which answers several questions about it.
+
+        Parameters
+        ----------
+        last
+            The most recent period, such as "10m"; the whole window by default.
+        between
+            Two ages or times, the older first, such as ("2h", "1h"), instead of ``last``; None by default.
+        """
 
     def largest(self, last: Duration | None = None, between: tuple[Any, Any] | None = None) -> Estimate:
-        """How often the most frequent key occurred."""
+        """How often the most frequent key occurred.
+
+        Parameters
+        ----------
+        last
+            The most recent period, such as "10m"; the whole window by default.
+        between
+            Two ages or times, the older first, such as ("2h", "1h"), instead of ``last``; None by default.
+        """
         return self.in_range(last, between).largest()
 
     def self_join(self, last: Duration | None = None, between: tuple[Any, Any] | None = None) -> Estimate:
-        """The second moment: the sum of the squares of all frequencies."""
+        """The second moment: the sum of the squares of all frequencies.
+
+        Parameters
+        ----------
+        last
+            The most recent period, such as "10m"; the whole window by default.
+        between
+            Two ages or times, the older first, such as ("2h", "1h"), instead of ``last``; None by default.
+        """
         return self.in_range(last, between).self_join()
 
     def entropy(self, last: Duration | None = None, between: tuple[Any, Any] | None = None) -> Estimate:
-        """The empirical entropy of the keys, in bits; see docs/guide.md for what is proved about it."""
+        """The empirical entropy of the keys, in bits; see docs/guide.md for what is proved about it.
+
+        Parameters
+        ----------
+        last
+            The most recent period, such as "10m"; the whole window by default.
+        between
+            Two ages or times, the older first, such as ("2h", "1h"), instead of ``last``; None by default.
+        """
         return self.in_range(last, between).entropy()
 
 

@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import dataclass
-from decimal import Decimal
 from numbers import Real
 from typing import Any, Literal
 
@@ -12,7 +11,7 @@ from numpy.typing import NDArray
 from lately.core.answers import Answers, QuantileAt
 from lately.core.arguments import check_integer
 from lately.core.codec import Reader, Writer, storable
-from lately.core.columns import Ints, arrow, is_arrow, refuse_masked
+from lately.core.columns import Ints
 from lately.core.durations import Duration, arrivals
 from lately.core.errors import InputError, ParameterError, RangeError
 from lately.core.estimate import Estimate, Estimates
@@ -20,6 +19,7 @@ from lately.core.keys import HashedKeys
 from lately.ingest.shape import window_and_lateness
 from lately.sketches.extracts import Extract
 from lately.sketches.hashing import DEFAULT_SEED
+from lately.sketches.number_steps import Steps, numbers_of, single_number
 from lately.sketches.ranks import check_shares, round_to_estimate
 from lately.sketches.sketch_kind import ROWS, ROWS_IN_TIME, Options, SketchKind, Suitability
 from lately.sketches.tree import TreeShape, merged_eps, read_tree_shape, tree_arrays, tree_shape
@@ -31,28 +31,6 @@ DEFAULT_QUANTILES = (0.5, 0.9, 0.99)
 Between = tuple[Any, Any]
 _MOST_BINS = 2**52  # so that floating point can distinguish neighbouring steps
 _LARGEST = 1e300  # so that differences are finite too
-
-
-@dataclass(frozen=True, slots=True)
-class Steps:
-    """Numbers from ``lo`` to ``hi`` cut into ``number`` steps of ``resolution``."""
-
-    lo: float
-    hi: float
-    resolution: float
-    number: int
-
-    def of(self, numbers: NDArray[np.float64]) -> NDArray[np.int64]:
-        """The step in which each number lies; a number outside is taken for the nearer end."""
-        inside = np.clip(numbers, self.lo, self.hi)
-        steps = np.floor((inside - self.lo) / self.resolution).astype(np.int64)
-        steps -= self.edge(steps) > inside  # a division may round past the edge that answers will name
-        steps += self.edge(steps + 1) <= inside
-        return np.minimum(steps, self.number - 1)
-
-    def edge(self, steps: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Where steps begin; the last one ends at ``hi``, and so may be a little longer or shorter."""
-        return np.where(steps >= self.number, self.hi, np.minimum(self.lo + steps * self.resolution, self.hi))
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +71,7 @@ class QuantilesView(TreeView):
 
     def rank(self, x: float) -> Estimate:
         """How many arrivals were at most ``x``; those in the same step as ``x`` are in the bounds."""
-        number, shape = _number(x), self.shape
+        number, shape = single_number(x), self.shape
         if not shape.clip and not shape.lo <= number < shape.hi:  # nothing lies beyond the ends
             return self.total() if number >= shape.hi else Estimate(0, 0, 0, 1.0)
         at = int(shape.steps.of(np.array([number]))[0])
@@ -101,7 +79,7 @@ class QuantilesView(TreeView):
 
     def count_range(self, lo: float, hi: float) -> Estimate:
         """How many arrivals were from ``lo`` to ``hi``; those in the same step as either are in the bounds."""
-        first, final, shape = _number(lo), _number(hi), self.shape
+        first, final, shape = single_number(lo), single_number(hi), self.shape
         if first > final:
             raise RangeError(f"count_range({lo}, {hi}) runs backwards", remedy="give the smaller number first")
         if not shape.clip and (final < shape.lo or first > shape.hi):
@@ -128,6 +106,36 @@ class Quantiles(WindowedTree):
     the most recent period is within ``eps`` of the share that was asked for, with probability 1 - ``delta``. Bounds of
     quantiles are never beyond ``lo`` and ``hi``: with ``outside="clip"``, a bound of ``hi`` means ``hi`` or anything above it,
     a bound of ``lo`` anything below.
+
+    Parameters
+    ----------
+    window
+        How far back questions may reach: a duration such as "1h", an integer if times are integers, or
+        ``lt.arrivals(n)`` for the last n arrivals.
+    eps
+        The error of ranks, as a share of the arrivals in the range that is asked for.
+    lo
+        The smallest number.
+    hi
+        The largest number.
+    resolution
+        The length of a step: numbers that are closer may not be distinguished.
+    delta
+        The probability that an answer is off by more; 0.01 by default.
+    outside
+        How numbers beyond ``lo`` and ``hi`` are treated: "reject" (the default) raises an error, "clip" counts them at
+        the nearer end.
+    tick
+        The time resolution, such as "1s", which is the default; 1 if times are integers.
+    merge_height
+        How many levels of merging are planned. Counters are built finer, so that eps holds after that many; 0 by
+        default.
+    lateness
+        How much older than the newest arrival an arrival may be, such as "5m". Arrivals wait in a buffer for that long;
+        by default they do not wait, and older ones are late.
+    seed
+        The seed of the hash functions, an integer of 64 bits. Sketches that are merged need the same one; a fixed one
+        by default.
 
     >>> latency = Quantiles(window="1h", eps=0.01, lo=0, hi=60, resolution=0.001)
     >>> latency.update([0.0121, 0.2504, 0.0134, 1.5], [0, 10, 20, 30])
@@ -190,8 +198,19 @@ class Quantiles(WindowedTree):
         )
 
     def update(self, values: Any, times: Any = None, counts: Any = None) -> None:
-        """Count a column of numbers at their times, ``counts`` times each."""
-        numbers = _numbers(values)
+        """Count a column of numbers at their times, ``counts`` times each.
+
+        Parameters
+        ----------
+        values
+            Numbers: a list, a NumPy, pandas, polars or Arrow column, or a single number.
+        times
+            The time of each row: dates, text, or integers if the window is an integer. None in a window of arrivals,
+            where each row is one arrival.
+        counts
+            How often to count each row; once by default.
+        """
+        numbers = numbers_of(values)
         if not self._shape.clip and numbers.size and not (numbers.min() >= self.lo and numbers.max() <= self.hi):
             odd = numbers[(numbers < self.lo) | (numbers > self.hi)][0]
             raise InputError(
@@ -205,6 +224,15 @@ class Quantiles(WindowedTree):
     def quantile(self, q: Any, last: Duration | None = None, between: Between | None = None) -> Any:
         """The number below which a share of ``q`` of the arrivals lies; for a list of shares, a row for each.
 
+        Parameters
+        ----------
+        q
+            A share from 0 to 1, or several.
+        last
+            The most recent period, such as "10m"; the whole window by default.
+        between
+            Two ages or times, the older first, such as ("2h", "1h"), instead of ``last``; None by default.
+
         >>> latency = Quantiles(window=100, eps=0.1, lo=0, hi=10, resolution=0.5)
         >>> latency.update([1, 2, 3, 4, 5, 6, 7, 8, 9, 10], 1)
         >>> latency.quantile([0.1, 0.5]).value.low.tolist()
@@ -213,15 +241,49 @@ class Quantiles(WindowedTree):
         return self.in_range(last, between).quantile(q)
 
     def rank(self, x: float, last: Duration | None = None, between: Between | None = None) -> Estimate:
-        """How many arrivals were at most ``x``; those in the same step as ``x`` are within the bounds."""
+        """How many arrivals were at most ``x``; those in the same step as ``x`` are within the bounds.
+
+        Parameters
+        ----------
+        x
+            The number.
+        last
+            The most recent period, such as "10m"; the whole window by default.
+        between
+            Two ages or times, the older first, such as ("2h", "1h"), instead of ``last``; None by default.
+        """
         return self.in_range(last, between).rank(x)
 
     def count_range(self, lo: float, hi: float, last: Duration | None = None, between: Between | None = None) -> Estimate:
-        """How many arrivals were from ``lo`` to ``hi``; those in the same step as either are within the bounds."""
+        """How many arrivals were from ``lo`` to ``hi``; those in the same step as either are within the bounds.
+
+        Parameters
+        ----------
+        lo
+            The lower end, included.
+        hi
+            The upper end, included.
+        last
+            The most recent period, such as "10m"; the whole window by default.
+        between
+            Two ages or times, the older first, such as ("2h", "1h"), instead of ``last``; None by default.
+        """
         return self.in_range(last, between).count_range(lo, hi)
 
     def plot(self, last: Duration | None = None, between: Between | None = None, points: int = 50, ax: Any = None) -> Any:
-        """Draw the quantiles with the bounds as error bars; needs matplotlib. Returns the axes."""
+        """Draw the quantiles with the bounds as error bars; needs matplotlib. Returns the axes.
+
+        Parameters
+        ----------
+        last
+            The most recent period, such as "10m"; the whole window by default.
+        between
+            Two ages or times, the older first, such as ("2h", "1h"), instead of ``last``; None by default.
+        points
+            How many quantiles, from 2 to 10,000; 50 by default.
+        ax
+            The axes of matplotlib to draw on; new ones by default.
+        """
         check_integer("points", points, 2, 10_000)
         shares = np.linspace(0.5 / points, 1 - 0.5 / points, points)
         return self.quantile(shares, last, between).plot(ax)
@@ -229,7 +291,15 @@ class Quantiles(WindowedTree):
     # -- inside --------------------------------------------------------------------------------------------------------
 
     def in_range(self, last: Duration | None = None, between: Between | None = None) -> QuantilesView:
-        """A view of one range, which answers several questions about it."""
+        """A view of one range, which answers several questions about it.
+
+        Parameters
+        ----------
+        last
+            The most recent period, such as "10m"; the whole window by default.
+        between
+            Two ages or times, the older first, such as ("2h", "1h"), instead of ``last``; None by default.
+        """
         return QuantilesView(self._shape, self._tree_in_range(last, between))
 
     def _view_of(self, extract: Extract) -> QuantilesView:
@@ -265,44 +335,6 @@ def _finite(name: str, number: object) -> float:
 def _bins(lo: float, hi: float, resolution: float) -> int:
     """How many steps there are; ``hi`` itself is in the last one."""
     return max(2, math.ceil((hi - lo) / resolution * (1 - 1e-12)))
-
-
-def _number(value: Any) -> float:
-    """A single number."""
-    numbers = _numbers(value)
-    if numbers.size != 1:
-        raise InputError(f"{value!r} are {numbers.size:,} numbers", remedy="ask for one at a time")
-    return float(numbers[0])
-
-
-def _numbers(values: Any) -> NDArray[np.float64]:
-    """A column of numbers; raises an ``InputError`` for anything else."""
-    refuse_masked(values, "values")
-    if (is_arrow(values) or hasattr(values, "to_arrow")) and (nulls := arrow(values).null_count):
-        raise InputError(f"{nulls} of the values are null", remedy="fill or drop them first")
-    try:
-        column = np.atleast_1d(np.asarray(values))
-        if column.dtype.kind in "mM":
-            raise TypeError(f"they are of type {column.dtype}")
-        if column.dtype.kind not in "iufO" or isinstance(values, list | tuple):
-            column = np.atleast_1d(np.asarray(values, object))
-        if column.dtype.kind == "O" and column.ndim == 1:
-            column = np.array([_plain(value) for value in column.tolist()], np.float64)
-        numbers = column.astype(np.float64)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise InputError(f"cannot read values: {error}", remedy="give numbers") from error
-    if numbers.ndim != 1:
-        raise InputError(f"values has {numbers.ndim} dimensions", remedy="give one column")
-    if not np.isfinite(numbers).all():
-        raise InputError(f"values has the value {numbers[~np.isfinite(numbers)][0]}", remedy="fill or drop it first")
-    return numbers
-
-
-def _plain(value: Any) -> float:
-    """One Python number as a float; None is NaN."""
-    if isinstance(value, bool | np.bool_) or not isinstance(value, Real | Decimal | None):
-        raise TypeError(f"{value!r} is not a number")
-    return math.nan if value is None else float(value)
 
 
 def _example_keys(keys: Ints, options: Options) -> NDArray[np.float64]:

@@ -18,22 +18,19 @@ from lately.core.columns import Ints
 from lately.core.durations import Duration, arrivals
 from lately.core.errors import ParameterError
 from lately.core.estimate import Estimate, Estimates
-from lately.core.joined import JoinedKeys
 from lately.core.key_types import KeyTypes
 from lately.core.keys import Keys
 from lately.counters.base import MAX_STAMP, Bounds, Counts, Stamps
 from lately.counters.shared import SharedWave
 from lately.counters.wave import Wave
-from lately.ingest.order import ReorderBuffer
 from lately.ingest.shape import WindowShape, read_window_shape, window_and_lateness
-from lately.sketches.candidates import Candidates, CandidateSet
+from lately.sketches.candidates import Candidates, CandidateSet, with_buffered
 from lately.sketches.extracts import Extract, ExtractableSketch
 from lately.sketches.hashing import DEFAULT_SEED
 from lately.sketches.heavy import check_phi, threshold
 from lately.sketches.moments import HeavyPart, Moments, MomentsView
 from lately.sketches.range_view import CellCounts, CountMinView, HashedRows
 from lately.sketches.sketch_kind import ROWS, Options, SketchKind, Suitability
-from lately.sketches.tally import tally
 from lately.sketches.windowed_countmin import SketchCells, WindowedCountMin
 
 Between = tuple[Any, Any]
@@ -164,6 +161,31 @@ class TopK(WindowedCountMin[TopKShape], ExtractableSketch[TopKShape], Moments):
     Memory is bounded whatever the stream: a few lists of 2/phi keys (2/eps with ``k``), and O(1/eps) for the counts. Give
     either ``k`` or ``phi``.
 
+    Parameters
+    ----------
+    k
+        How many keys ``top`` gives by default.
+    phi
+        The share of the arrivals from which on a key is heavy, instead of ``k``; it must be larger than eps.
+    window
+        How far back questions may reach: a duration such as "1h", an integer if times are integers, or
+        ``lt.arrivals(n)`` for the last n arrivals.
+    eps
+        The error, as a share of the arrivals in the range that is asked for.
+    delta
+        The probability that an answer is off by more.
+    tick
+        The time resolution, such as "1s", which is the default; 1 if times are integers.
+    merge_height
+        How many levels of merging are planned. Counters are built finer, so that eps holds after that many; 0 by
+        default.
+    lateness
+        How much older than the newest arrival an arrival may be, such as "5m". Arrivals wait in a buffer for that long;
+        by default they do not wait, and older ones are late.
+    seed
+        The seed of the hash functions, an integer of 64 bits. Sketches that are merged need the same one; a fixed one
+        by default.
+
     >>> top = TopK(k=2, window="1h", eps=0.01, delta=0.01)
     >>> top.update(["/", "/cart", "/", "/help", "/", "/cart"], [0, 10, 20, 30, 40, 50])
     >>> top.top(last="10m")
@@ -229,7 +251,17 @@ class TopK(WindowedCountMin[TopKShape], ExtractableSketch[TopKShape], Moments):
     # -- read ----------------------------------------------------------------------------------------------------------
 
     def top(self, k: int | None = None, last: Duration | None = None, between: Between | None = None) -> Answers[KeyCount]:
-        """The ``k`` keys with the largest counts; ``missed`` is how often a key that is not listed occurred, at most."""
+        """The ``k`` keys with the largest counts; ``missed`` is how often a key that is not listed occurred, at most.
+
+        Parameters
+        ----------
+        k
+            How many keys, from 1; by default as many as the sketch was built for.
+        last
+            The most recent period, such as "10m"; the whole window by default.
+        between
+            Two ages or times, the older first, such as ("2h", "1h"), instead of ``last``; None by default.
+        """
         return self.in_range(last, between).top(k)
 
     def heavy_hitters(
@@ -238,17 +270,46 @@ class TopK(WindowedCountMin[TopKShape], ExtractableSketch[TopKShape], Moments):
         """The keys with a share of ``phi`` or more of the arrivals.
 
         Every key with a share of phi + eps is listed, for certain; with probability 1 - delta each, none with less than phi.
+
+        Parameters
+        ----------
+        phi
+            A share of the arrivals; by default the ``phi`` that the sketch was built with, below which it cannot be.
+        last
+            The most recent period, such as "10m"; the whole window by default.
+        between
+            Two ages or times, the older first, such as ("2h", "1h"), instead of ``last``; None by default.
         """
         return self.in_range(last, between).heavy_hitters(phi)
 
     def plot(self, k: int | None = None, last: Duration | None = None, between: Between | None = None, ax: Any = None) -> Any:
-        """Draw the top keys as bars with the bounds as error bars; needs matplotlib. Returns the axes."""
+        """Draw the top keys as bars with the bounds as error bars; needs matplotlib. Returns the axes.
+
+        Parameters
+        ----------
+        k
+            How many keys; by default as many as the sketch was built for.
+        last
+            The most recent period, such as "10m"; the whole window by default.
+        between
+            Two ages or times, the older first, such as ("2h", "1h"), instead of ``last``; None by default.
+        ax
+            The axes of matplotlib to draw on; new ones by default.
+        """
         return self.top(k, last, between).plot(ax)
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
     def in_range(self, last: Duration | None = None, between: Between | None = None) -> TopKView:
-        """A view of one range, which answers several questions about it."""
+        """A view of one range, which answers several questions about it.
+
+        Parameters
+        ----------
+        last
+            The most recent period, such as "10m"; the whole window by default.
+        between
+            Two ages or times, the older first, such as ("2h", "1h"), instead of ``last``; None by default.
+        """
         counts = _SketchCellsAndLists(self, self._range(last, between))
         return TopKView(self._shape, self._rows, counts, self._key_types)
 
@@ -268,7 +329,7 @@ class TopK(WindowedCountMin[TopKShape], ExtractableSketch[TopKShape], Moments):
         candidates = self._parts[2].between(since, until)
         if self._reorder_buffer.keys is not None and now is not None:
             ticks = self._tick_at(older, now), None if newer is None else self._tick_at(newer, now)
-            candidates = _with_buffered(candidates, self._reorder_buffer, *ticks)
+            candidates = with_buffered(candidates, self._reorder_buffer, *ticks)
         return candidates
 
     # -- bytes ---------------------------------------------------------------------------------------------------------
@@ -297,19 +358,6 @@ class _SketchCellsAndLists(SketchCells):
 
     def candidate_set(self) -> CandidateSet:
         return self._top_k._candidates_in_range(self.ages)
-
-
-def _with_buffered(listed: CandidateSet, buffer: ReorderBuffer, since: int, until: int | None) -> CandidateSet:
-    """Add the keys in the reorder buffer that lie in the range; they are counted exactly, so any of them may be heavy."""
-    assert buffer.keys is not None
-    rows = np.flatnonzero((buffer.ticks >= since) & (True if until is None else buffer.ticks < until))
-    all_hashes, counts = np.concatenate((listed.hashes, buffer.hashes[rows])), buffer.counts[rows]
-    hashes, least, first = tally(all_hashes, np.concatenate((listed.least, counts)))
-    # What is in the buffer adds to what a key that was on no list may have had.
-    _, most, _ = tally(all_hashes, np.concatenate((listed.most, counts)))
-    most[listed.hashes.size :] += listed.missed
-    places = np.concatenate((listed.rows, rows + len(listed.keys)))
-    return CandidateSet(hashes, places[first], least, most, JoinedKeys([listed.keys, buffer.keys]), listed.missed)
 
 
 def _parts(shape: TopKShape) -> tuple[SharedWave, Wave, Candidates]:

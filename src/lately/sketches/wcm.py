@@ -10,14 +10,12 @@ a cell knows to be inside the window and what may be. They are wide where the es
 
 import math
 from abc import abstractmethod
-from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 
-from lately.core import plan
 from lately.core.arguments import check_number, check_probability, check_word
-from lately.core.codec import Reader, Writer, storable
+from lately.core.codec import Reader, storable
 from lately.core.durations import Duration, arrivals
 from lately.core.errors import ParameterError, QueryError
 from lately.core.keys import Hashes, Keys
@@ -26,62 +24,14 @@ from lately.counters.exact import Exact
 from lately.counters.periodic import Proportional, Simple
 from lately.counters.splitter import Splitter
 from lately.counters.wave import Wave
-from lately.ingest.shape import WindowShape, read_window_shape, window_and_lateness
+from lately.ingest.shape import read_window_shape, window_and_lateness
 from lately.sketches.hashing import DEFAULT_SEED
 from lately.sketches.range_view import CellCounts, CountMinView
 from lately.sketches.sketch_kind import SketchKind
+from lately.sketches.wcm_shape import WcmShape
 from lately.sketches.windowed_countmin import SketchCells, WindowedCountMin
 
 _MOST_CELLS = 2**28
-
-
-@dataclass(frozen=True, slots=True)
-class WcmShape(WindowShape):
-    """The options of a windowed Count-Min; only SPLITTER has ``tau`` and ``mu``, else they are 0."""
-
-    seed: int
-    tau: float
-    mu: float
-
-    @property
-    def size(self) -> tuple[int, int]:
-        """(width, depth)."""
-        return plan.count_min_size(self.eps, self.delta)
-
-    def write(self, out: Writer) -> None:
-        WindowShape.write(self, out)
-        out.u64(self.seed)
-        out.f64(self.tau)
-        out.f64(self.mu)
-
-
-def wcm_plan(eps: float, delta: float, arrivals: int) -> list[dict[str, Any]]:
-    """The most bytes that each of the four takes, Splitter with tau=0.05.
-
-    Parameters
-    ----------
-    eps
-        The error, as a share of the arrivals in the window.
-    delta
-        The probability that an answer is off by more.
-    arrivals
-        How many arrivals the window holds.
-
-    >>> [(row["sketch"], row["bytes"]) for row in wcm_plan(0.1, 0.5, 50_000)][1:]
-    [('SimpleCountMin', 1184), ('ProportionalCountMin', 1856), ('SplitterCountMin', 50224)]
-    """
-    width, depth = plan.count_min_size(eps, delta)
-    cells = width * depth
-    total = plan.counter_bytes("wave", eps / 2, 0.0, arrivals, 1)
-    pieces = 1 << (cells * 2 + math.ceil(cells / 0.05) - 1).bit_length()  # two a cell and all splits; room doubles
-    sizes = {
-        "PerfectCountMin": depth * plan.counter_bytes("exact", eps, 0.0, arrivals, 1),
-        "SimpleCountMin": 12 * cells,
-        "ProportionalCountMin": 36 * cells,
-        "SplitterCountMin": 8 * cells + 48 * pieces,
-    }
-    shape = {"eps": eps, "delta": delta, "width": width, "depth": depth, "arrivals": arrivals}
-    return [{"sketch": name, **shape, "bytes": size + total} for name, size in sizes.items()]
 
 
 class WcmSketch(WindowedCountMin[WcmShape]):
@@ -136,7 +86,15 @@ class WcmSketch(WindowedCountMin[WcmShape]):
         self._count_rows(keys, start, stamps, counts)
 
     def in_range(self, last: Duration | None = None, between: tuple[Any, Any] | None = None) -> CountMinView:
-        """A view of the window, which answers several questions about it; of a ``PerfectCountMin``, of any range."""
+        """A view of the window, which answers several questions about it; of a ``PerfectCountMin``, of any range.
+
+        Parameters
+        ----------
+        last
+            The most recent period, such as "10m"; the whole window by default.
+        between
+            Two ages or times, the older first, such as ("2h", "1h"), instead of ``last``; None by default.
+        """
         return self._view(SketchCells(self, self._range(last, between)))
 
     def _view(self, counts: CellCounts) -> CountMinView:
@@ -190,6 +148,24 @@ class PerfectCountMin(WcmSketch):
 
     Within ``eps`` of all arrivals in the window, with probability 1 - ``delta``, and never too low. It answers for any range.
 
+    Parameters
+    ----------
+    window
+        How far back questions may reach: a duration such as "1h", an integer if times are integers, or
+        ``lt.arrivals(n)`` for the last n arrivals.
+    eps
+        The error, as a share of the arrivals in the window.
+    delta
+        The probability that an answer is off by more.
+    tick
+        The time resolution, such as "1s", which is the default; 1 if times are integers.
+    lateness
+        How much older than the newest arrival an arrival may be, such as "5m". Arrivals wait in a buffer for that long;
+        by default they do not wait, and older ones are late.
+    seed
+        The seed of the hash functions, an integer of 64 bits. Sketches that are merged need the same one; a fixed one
+        by default.
+
     >>> sketch = PerfectCountMin(window=60, eps=0.1, delta=0.1)
     >>> sketch.update(["a", "b", "a"], [0, 50, 100])
     >>> sketch.count("a"), sketch.total().value
@@ -214,6 +190,25 @@ class SimpleCountMin(WcmSketch):
 
     Twelve bytes a cell. Arrivals are counted since the last multiple of the window, so counts are half of the true ones on
     average.
+
+    Parameters
+    ----------
+    window
+        How far back questions may reach: a duration such as "1h", an integer if times are integers, or
+        ``lt.arrivals(n)`` for the last n arrivals.
+    eps
+        The error that collisions add, as a share of the arrivals in the window; that of the estimates has no bound in
+        advance.
+    delta
+        The probability that an answer is off by more.
+    tick
+        The time resolution, such as "1s", which is the default; 1 if times are integers.
+    lateness
+        How much older than the newest arrival an arrival may be, such as "5m". Arrivals wait in a buffer for that long;
+        by default they do not wait, and older ones are late.
+    seed
+        The seed of the hash functions, an integer of 64 bits. Sketches that are merged need the same one; a fixed one
+        by default.
 
     >>> sketch = SimpleCountMin(window=60, eps=0.1, delta=0.1)
     >>> sketch.update(["a", "b", "a"], [70, 100, 110])
@@ -246,6 +241,25 @@ class ProportionalCountMin(WcmSketch):
 
     36 bytes a cell. Good while the rates of keys change little within a window; a burst that has ended is removed too slowly.
 
+    Parameters
+    ----------
+    window
+        How far back questions may reach: a duration such as "1h", an integer if times are integers, or
+        ``lt.arrivals(n)`` for the last n arrivals.
+    eps
+        The error that collisions add, as a share of the arrivals in the window; that of the estimates has no bound in
+        advance.
+    delta
+        The probability that an answer is off by more.
+    tick
+        The time resolution, such as "1s", which is the default; 1 if times are integers.
+    lateness
+        How much older than the newest arrival an arrival may be, such as "5m". Arrivals wait in a buffer for that long;
+        by default they do not wait, and older ones are late.
+    seed
+        The seed of the hash functions, an integer of 64 bits. Sketches that are merged need the same one; a fixed one
+        by default.
+
     >>> sketch = ProportionalCountMin(window=arrivals(100), eps=0.1, delta=0.1)
     >>> sketch.update(["a", "b"] * 100)
     >>> sketch.count("a").value
@@ -263,6 +277,30 @@ class SplitterCountMin(WcmSketch):
 
     There are at most depth·width/tau pieces; in windows of time about that number, as the arrivals of a window are not known
     in advance.
+
+    Parameters
+    ----------
+    window
+        How far back questions may reach: a duration such as "1h", an integer if times are integers, or
+        ``lt.arrivals(n)`` for the last n arrivals.
+    eps
+        The error that collisions add, as a share of the arrivals in the window; that of the estimates has no bound in
+        advance.
+    delta
+        The probability that an answer is off by more.
+    tau
+        The smallest piece, as a share of the arrivals that a cell has in a window on average: 0.0001 to 1, by default
+        0.05.
+    mu
+        The factor, from 1, by which the rates of two pieces must differ so that they stay apart; 1.5 by default.
+    tick
+        The time resolution, such as "1s", which is the default; 1 if times are integers.
+    lateness
+        How much older than the newest arrival an arrival may be, such as "5m". Arrivals wait in a buffer for that long;
+        by default they do not wait, and older ones are late.
+    seed
+        The seed of the hash functions, an integer of 64 bits. Sketches that are merged need the same one; a fixed one
+        by default.
 
     >>> sketch = SplitterCountMin(window=arrivals(1000), eps=0.1, delta=0.1, tau=0.05, mu=1.5)
     >>> sketch.update([1] * 800 + [2] * 800)

@@ -109,6 +109,29 @@ class WindowedAmsSketch(WindowedSketch[AmsShape]):
     actual error. An ``EcmSketch`` is off by eps·N² instead, which says nothing where there are many keys. Memory is
     O(1/eps³ · ln 1/delta · log arrivals), an update costs O(ln 1/delta).
 
+    Parameters
+    ----------
+    window
+        How far back questions may reach: a duration such as "1h", an integer if times are integers, or
+        ``lt.arrivals(n)`` for the last n arrivals.
+    eps
+        The error, as described above.
+    delta
+        The probability that an answer is off by more.
+    tick
+        The time resolution, such as "1s", which is the default; 1 if times are integers.
+    counter
+        The family of the window counters: "wave" (the default), "exphist" or "exact".
+    merge_height
+        How many levels of merging are planned. Counters are built finer, so that eps holds after that many; 0 by
+        default.
+    lateness
+        How much older than the newest arrival an arrival may be, such as "5m". Arrivals wait in a buffer for that long;
+        by default they do not wait, and older ones are late.
+    seed
+        The seed of the hash functions, an integer of 64 bits. Sketches that are merged need the same one; a fixed one
+        by default.
+
     >>> sketch = WindowedAmsSketch(window="1h", eps=0.2, delta=0.1)
     >>> sketch.update(["/cart", "/", "/cart"], ["2026-01-01T12:00", "2026-01-01T12:20", "2026-01-01T12:30"])
     >>> sketch.self_join().value, sketch.self_join(last="5m").value
@@ -188,6 +211,16 @@ class WindowedAmsSketch(WindowedSketch[AmsShape]):
         """Count a column of keys at their times, ``counts`` times each; as in an ``EcmSketch``.
 
         Counts are 0 or more: over a window nothing can be subtracted.
+
+        Parameters
+        ----------
+        keys
+            Text, bytes, integers or tuples of these: a list, a NumPy, pandas, polars or Arrow column, or a single key.
+        times
+            The time of each row: dates, text, or integers if the window is an integer. None in a window of arrivals,
+            where each row is one arrival.
+        counts
+            How often to count each row; once by default.
         """
         self._ingest(key_column(keys), times, counts)
 
@@ -204,7 +237,15 @@ class WindowedAmsSketch(WindowedSketch[AmsShape]):
     # -- read ----------------------------------------------------------------------------------------------------------
 
     def self_join(self, last: Duration | None = None, between: tuple[Any, Any] | None = None) -> Estimate:
-        """The second moment of the range: the sum of the squares of all frequencies."""
+        """The second moment of the range: the sum of the squares of all frequencies.
+
+        Parameters
+        ----------
+        last
+            The most recent period, such as "10m"; the whole window by default.
+        between
+            Two ages or times, the older first, such as ("2h", "1h"), instead of ``last``; None by default.
+        """
         low, value, high = self._second_moment(self._rows(self._range(last, between)))
         return Estimate(value, low, high, 1 - self.delta)
 
@@ -214,6 +255,15 @@ class WindowedAmsSketch(WindowedSketch[AmsShape]):
         """The sum over all keys of the product of their frequencies in two streams, over the same range of time.
 
         The bounds hold with probability 1 - 3·delta: the norms of both streams in them are estimates too.
+
+        Parameters
+        ----------
+        other
+            The sketch of the other stream, built with the same options.
+        last
+            The most recent period, such as "10m"; the whole window by default.
+        between
+            Two ages or times, the older first, such as ("2h", "1h"), instead of ``last``; None by default.
         """
         self._comparable(other)
         ages = self._range(last, between)
@@ -229,6 +279,17 @@ class WindowedAmsSketch(WindowedSketch[AmsShape]):
         """The sum of the frequencies of these keys, times whole ``weights``; a ``range`` may be long.
 
         The bounds hold with probability 1 - 2·delta: the norm of the stream in them is an estimate too.
+
+        Parameters
+        ----------
+        keys
+            The keys: a column, or a ``range``, which may be long as it is never expanded.
+        weights
+            An integer for each key; 1 by default.
+        last
+            The most recent period, such as "10m"; the whole window by default.
+        between
+            Two ages or times, the older first, such as ("2h", "1h"), instead of ``last``; None by default.
 
         >>> sketch = WindowedAmsSketch(window=100, eps=0.2, delta=0.1)
         >>> sketch.update([3, 40, 500], [10, 20, 30], [7, 2, 1])

@@ -85,6 +85,16 @@ class WindowedCountMin(WindowedSketch[S]):
 
         The whole batch is checked before any of it is counted. Rows of a batch may be in any order. A row that is older than
         the newest arrival by more than ``lateness`` is late: it is not counted, except in ``late``.
+
+        Parameters
+        ----------
+        keys
+            Text, bytes, integers or tuples of these: a list, a NumPy, pandas, polars or Arrow column, or a single key.
+        times
+            The time of each row: dates, text, or integers if the window is an integer. None in a window of arrivals,
+            where each row is one arrival.
+        counts
+            How often to count each row; once by default.
         """
         column = key_column(keys)
         self._ingest(column, times, counts)
@@ -108,11 +118,29 @@ class WindowedCountMin(WindowedSketch[S]):
         """How often a key occurred in the most recent period, or in a range of the past.
 
         ``high`` is certain (except with randomized waves), ``low`` holds with probability 1 - delta.
+
+        Parameters
+        ----------
+        key
+            The key.
+        last
+            The most recent period, such as "10m"; the whole window by default.
+        between
+            Two ages or times, the older first, such as ("2h", "1h"), instead of ``last``; None by default.
         """
         return self.in_range(last, between).count(key)
 
     def counts(self, keys: Any, last: Duration | None = None, between: tuple[Any, Any] | None = None) -> Estimates:
         """How often each key of a column occurred: ``.value``, ``.low`` and ``.high`` are arrays.
+
+        Parameters
+        ----------
+        keys
+            Text, bytes, integers or tuples of these: a list, a NumPy, pandas, polars or Arrow column, or a single key.
+        last
+            The most recent period, such as "10m"; the whole window by default.
+        between
+            Two ages or times, the older first, such as ("2h", "1h"), instead of ``last``; None by default.
 
         >>> import lately as lt
         >>> sketch = lt.EcmSketch(window=100, eps=0.1, delta=0.1)
@@ -124,7 +152,15 @@ class WindowedCountMin(WindowedSketch[S]):
 
     @abstractmethod
     def in_range(self, last: Duration | None = None, between: tuple[Any, Any] | None = None) -> CountMinView:
-        """A view of one range, which answers several questions about it."""
+        """A view of one range, which answers several questions about it.
+
+        Parameters
+        ----------
+        last
+            The most recent period, such as "10m"; the whole window by default.
+        between
+            Two ages or times, the older first, such as ("2h", "1h"), instead of ``last``; None by default.
+        """
 
     # -- the types of keys -----------------------------------------------------------------------------------------------
 

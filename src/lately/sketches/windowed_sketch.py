@@ -33,7 +33,15 @@ class WindowedSketch(Windowed[S]):
         return total
 
     def total(self, last: Duration | None = None, between: tuple[Any, Any] | None = None) -> Estimate:
-        """The number of arrivals in the most recent period, or in a range of the past; its bounds are certain."""
+        """The number of arrivals in the most recent period, or in a range of the past; its bounds are certain.
+
+        Parameters
+        ----------
+        last
+            The most recent period, such as "10m"; the whole window by default.
+        between
+            Two ages or times, the older first, such as ("2h", "1h"), instead of ``last``; None by default.
+        """
         low, value, high = self._total_in_range(self._range(last, between))
         return Estimate(int(value[0]), int(low[0]), int(high[0]), 1.0)
 
