@@ -93,13 +93,13 @@ class Demo:
         self._writer = writer = _start_writer(self.folder / "events", self.start, self.seed, self.seconds)
         threading.Thread(target=self._stop_after, args=(writer,), daemon=True).start()
 
-        def handle(done: BatchReport) -> None:
-            self.progress.add(done)
-            self.record.add_batch(done, self.second, self.clock)
+        def handle(report: BatchReport) -> None:
+            self.progress.add(report)
+            self.record.add_batch(report, self.second, self.clock)
             if not self.dashboard.started:
                 self.dashboard.start(self.pipeline.store.path)
                 ready(self.dashboard.url)
-            on_batch(done)
+            on_batch(report)
             if self.seconds is not None and self.second >= self.seconds - 1:
                 raise _FinishedError
 

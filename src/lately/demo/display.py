@@ -40,12 +40,14 @@ class LiveDisplay:
 
 
 def _head(demo: Demo) -> RenderableType:
-    done, totals = demo.progress.last, demo.progress.totals
-    assert done is not None
+    report, totals = demo.progress.last, demo.progress.totals
+    assert report is not None
     table = Table.grid(padding=(0, 3))
     table.add_row(Text("dashboard", style="dim"), Text(demo.dashboard.url, style="bold cyan"))
-    progress = f"batch {done.batch}   {totals['rows']:,} rows   {rows_per_second(done):,.0f} rows/s   {lag(demo):.1f} s behind"
-    table.add_row(Text("pipeline", style="dim"), f"{progress}   {done.sites} sites   sketches {size(done.state_bytes)}")
+    progress = (
+        f"batch {report.batch}   {totals['rows']:,} rows   {rows_per_second(report):,.0f} rows/s   {lag(demo):.1f} s behind"
+    )
+    table.add_row(Text("pipeline", style="dim"), f"{progress}   {report.sites} sites   sketches {size(report.state_bytes)}")
     table.add_row(Text("scenario", style="dim"), _phase(demo))
     return table
 
@@ -85,9 +87,9 @@ def _alert_line(row: RecordedAlert, start: int) -> Text:
     return Text(f"{time}  {row.monitor} {state}{value}", style="bold red" if is_firing else "green")
 
 
-def rows_per_second(done: BatchReport) -> float:
+def rows_per_second(report: BatchReport) -> float:
     """The throughput of a batch."""
-    return done.rows / done.seconds if done.seconds else 0.0
+    return report.rows / report.seconds if report.seconds else 0.0
 
 
 def lag(demo: Demo) -> float:
@@ -100,10 +102,10 @@ def progress_line(demo: Demo) -> str:
     return f"{demo.progress.progress_line(datetime.now(UTC))}; {demo.scenario.phase(demo.second)}"
 
 
-def alert_lines(done: BatchReport) -> list[str]:
+def alert_lines(report: BatchReport) -> list[str]:
     """A line for each alert of a batch that fired or was resolved."""
     texts = {"firing": "is above its threshold", "resolved": "is below its threshold again"}
-    return [f"demo: {row.state}: {row.monitor} {texts[row.state]}" for row in done.alerts]
+    return [f"demo: {row.state}: {row.monitor} {texts[row.state]}" for row in report.alerts]
 
 
 # -- at the end ------------------------------------------------------------------------------------------------------------

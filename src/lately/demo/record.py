@@ -62,12 +62,12 @@ class Record:
         self.second = -1
         self._totals = {"batches": 0, "rows": 0, "late": 0, "rejected": 0}
 
-    def add_batch(self, done: BatchReport, second: int, clock: float) -> None:
+    def add_batch(self, report: BatchReport, second: int, clock: float) -> None:
         """Record a batch.
 
         Parameters
         ----------
-        done
+        report
             The batch.
         second
             The newest second of the stream that it has read.
@@ -77,9 +77,9 @@ class Record:
         self.second = second
         self._totals["batches"] += 1
         for name in ("rows", "late", "rejected"):
-            self._totals[name] += getattr(done, name)
-        self._answers.append((second, done.answers))
-        for row in done.alerts:
+            self._totals[name] += getattr(report, name)
+        self._answers.append((second, report.answers))
+        for row in report.alerts:
             self.alerts.append(RecordedAlert(row.monitor, row.item, row.state, row.value, second, round(clock, 1)))
 
     def detection_delay(self) -> float | None:
