@@ -15,7 +15,7 @@ from lately.text_tables import plain, table_of, title
 if TYPE_CHECKING:  # imported late, since the other commands need no store
     from lately.store.about import About
 
-app = typer.Typer(help="Look after a store: what it holds, whether it is sound, how large it grows.", no_args_is_help=True)
+app = typer.Typer(help="Inspect, check and compact a store.", no_args_is_help=True)
 
 Path = Annotated[str, typer.Argument(metavar="STORE", help="The [store] path of a pipeline file.")]
 
@@ -82,7 +82,7 @@ def _some(names: list[str], most: int = 12) -> str:
 
 @app.command()
 def check(store: Path, as_json: Json = False) -> None:
-    """Read every file and decode every sketch; exits with 1 if something is not as it should be."""
+    """Read every file and decode every sketch; exits with 1 if anything is damaged."""
     from lately.store.check import check as look
 
     with store_errors(), console.err.status(f"reading {store}"):
@@ -106,11 +106,12 @@ def check(store: Path, as_json: Json = False) -> None:
 def tidy(
     store: Path,
     keep: Annotated[
-        str | None, typer.Option(metavar="LENGTH", help="Remove what is older, such as 7d; else as the pipeline file says.")
+        str | None,
+        typer.Option(metavar="LENGTH", help="Remove rows older than this, e.g. 7d; by default as in the pipeline file."),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Remove what is old and put small files together, as a running pipeline does now and then. Nothing else is lost."""
+    """Remove old rows and merge small files, as a running pipeline does from time to time."""
     from lately.store import Store, upkeep
 
     with store_errors(), console.err.status(f"tidying {store}"):

@@ -1,4 +1,4 @@
-"""Where a pipeline leaves what it found, for anybody to read: one directory with a folder of Parquet files for each table."""
+"""The output of a pipeline, for anybody to read: one directory with a folder of Parquet files for each table."""
 
 from lately.store.questions import Questions
 from lately.store.store import Store

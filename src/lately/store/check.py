@@ -23,7 +23,7 @@ _UNREADABLE = (FormatError, pa.ArrowException, OSError, ValueError, OverflowErro
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that is not as it should be: the file, from the store's directory on, and what is wrong with it."""
+    """A fault: the file, relative to the directory of the store, and what is wrong with it."""
 
     file: str
     wrong: str
@@ -31,7 +31,7 @@ class Finding:
 
 @dataclass
 class Counted:
-    """How much of a table was looked at."""
+    """How much of a table was checked."""
 
     files: int = 0
     rows: int = 0
@@ -40,14 +40,14 @@ class Counted:
 
 @dataclass(frozen=True)
 class Checked:
-    """What a check has found, and how much it has seen of each table."""
+    """The faults that a check found, and how much of each table it read."""
 
     findings: list[Finding] = field(default_factory=list)
     tables: dict[str, Counted] = field(default_factory=lambda: {name: Counted() for name in tables()})
 
 
 def check(path: str) -> Checked:
-    """Look at everything that a store has.
+    """Read every file of a store and decode every sketch.
 
     >>> from tempfile import mkdtemp
     >>> store = Store(mkdtemp())

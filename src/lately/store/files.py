@@ -1,11 +1,11 @@
-"""The files of a table: what their names say, and which of them a reader must take.
+"""The files of a table: their names, and which of them are in effect.
 
     000000000042.parquet                    batch 42
     000000000042-0003.parquet               what a task of it, or a site, has
     000000000000..000000000063.parquet      all that batches 0 to 63 have
     schema.parquet                          no rows; lately itself does not read it
 
-A file of many batches has everything that the files within its range have, which are about to go: it outranks them.
+A file of many batches has all rows of the files within its range, which are about to be deleted, and replaces them.
 """
 
 import re
@@ -21,7 +21,7 @@ _NAME = re.compile(r"(\d{12,18})(?:\.\.(\d{12,18})|-[^/]+)?\.parquet")
 
 @dataclass(frozen=True, order=True)
 class File:
-    """A file of a table, and the batches that it is about, both ends included."""
+    """A file of a table and the batches whose rows it has, first and last included."""
 
     first: int
     last: int
@@ -37,7 +37,7 @@ class File:
 
 
 def name_of(first: int, last: int | None = None, part: str = "") -> str:
-    """What a file is called.
+    """The name of a file.
 
     >>> name_of(42), name_of(42, part="0003"), name_of(0, 63)
     ('000000000042.parquet', '000000000042-0003.parquet', '000000000000..000000000063.parquet')
@@ -61,7 +61,7 @@ def batches_of(name: str) -> tuple[int, int] | None:
 
 
 def effective_files(files: Iterable[File]) -> list[File]:
-    """The files without those that another one stands for, in the order of their batches.
+    """The files that readers take, in the order of their batches: without those that a file of more batches replaces.
 
     Ranges lie within each other or beside each other, as they are cut at multiples of their length.
     """

@@ -1,12 +1,12 @@
-"""Where a pipeline leaves what it found: one directory with a folder of Parquet files for each table.
+"""The output of a pipeline: one directory with a folder of Parquet files for each table.
 
-    store/about.json                        what the pipeline keeps and asks, for those who read the tables
-    store/owner                             which run the tables belong to
-    store/answers/000000000042.parquet      what batch 42 said; a batch that is run again writes the same file again
-    store/late/000000000042-0003.parquet    what a task of it could not count
-    store/alerts/schema.parquet             no rows: a table that has none yet can be read all the same
+    store/about.json                        the pipeline, its queries and sketches, for readers of the tables
+    store/owner                             the stream that the tables belong to
+    store/answers/000000000042.parquet      the answers of batch 42; running a batch again replaces its files
+    store/late/000000000042-0003.parquet    late rows of one of its tasks
+    store/alerts/schema.parquet             no rows, so that an empty table can be read too
 
-A file appears whole or not at all, so that anything that reads Parquet can read a table at any time.
+A file appears as a whole or not at all, so any reader of Parquet can read a table at any time.
 """
 
 import json
@@ -25,12 +25,21 @@ from lately.store.about import FORMAT, About
 from lately.store.files import SCHEMA, File, batches_of, effective_files, name_of
 from lately.store.tables import STAMP, TIME_TYPES, TableRow, tables
 
-#: How often a table is listed anew because a file of it has gone, before that is an error.
+#: How often a table is listed again because a file of it has disappeared, before that is an error.
 _TRIES = 20
 
 
 class Store:
     """The tables of one directory, on any filesystem that pyarrow or fsspec knows.
+
+    Parameters
+    ----------
+    path
+        The directory, or its URL.
+    time_type
+        The Arrow type of the stream's own time, one of ``lately.store.tables.TIME_TYPES``; timestamps by default.
+    guard
+        Called before anything is written or removed, as late as possible; it raises to prevent that. None by default.
 
     >>> from tempfile import mkdtemp
     >>> store = Store(mkdtemp())
@@ -42,14 +51,13 @@ class Store:
 
     def __init__(self, path: str, time_type: pa.DataType = STAMP, guard: Callable[[], None] | None = None) -> None:
         self.path = path
-        #: Called before anything is written or removed, as late as possible; it raises if that must not be.
         self.guard = guard
         self._schemas = tables(time_type)
         self._fs, self._root = filesystem_of(path)
 
     @classmethod
     def open(cls, path: str) -> "Store":
-        """A store that is there already, with the type of time that its stream has."""
+        """An existing store, with the type of time that its stream has."""
         store = cls(path)
         about = store.about()
         if about is None:
@@ -64,7 +72,7 @@ class Store:
     # -- what it is about ----------------------------------------------------------------------------------------------
 
     def prepare(self) -> None:
-        """Make the folders, with a file in each that has the columns of its table and no rows, or say why that cannot be."""
+        """Create the folders, each with a file of no rows that has the columns of the table; or raise InputError."""
         self._refuse_newer()
         try:
             for table in self._schemas:
@@ -78,7 +86,7 @@ class Store:
             raise InputError(f"cannot write to the store {self.path!r}: {error}; {remedy}") from error
 
     def _write_schema(self, table: str) -> None:
-        """Write the file without rows, unless it is there with the columns that the table has now."""
+        """Write the file without rows, unless it exists and has the columns of the table."""
         empty = self._schemas[table].empty_table()
         content = self.schema_file(table)
         try:
@@ -149,12 +157,12 @@ class Store:
             return None
 
     def owner(self) -> str | None:
-        """Which run the tables belong to; nobody's, if there are none yet."""
+        """The stream that the tables belong to; None if they have no owner yet."""
         content = self._file("owner")
         return None if content is None else content.decode()
 
     def claim(self, owner: str) -> None:
-        """Make the tables belong to a run; those of another are not touched."""
+        """Make a stream the owner of the tables; InputError if they belong to another."""
         if self.owner() is None:
             with suppress(FileExistsError):  # of two that claim it at the same moment, one does
                 write_new(self._fs, f"{self._root}/owner", owner.encode(), self.guard)
@@ -197,7 +205,7 @@ class Store:
         return pa.Table.from_pylist(mappings, self._schemas[table])
 
     def put_range(self, table: str, first: int, last: int, rows: pa.Table) -> None:
-        """Write all that these batches have for a table; from then on it stands for their own files."""
+        """Write all rows of a range of batches for a table; from then on readers take it instead of their own files."""
         self._write(table, name_of(first, last), rows)
 
     def _write(self, table: str, name: str, content: pa.Table) -> None:
@@ -207,11 +215,11 @@ class Store:
 
     @property
     def replaces(self) -> bool:
-        """Whether a file can be replaced by another one so that there is never none; Hadoop cannot."""
+        """Whether files can be replaced atomically; on Hadoop they cannot."""
         return not isinstance(self._fs, fs.HadoopFileSystem)
 
     def clear(self, batch: int) -> None:
-        """Forget what an interrupted run of this batch, or a later one, has left in any table."""
+        """Delete what an interrupted run of this batch, or of a later one, has written to any table."""
         found = [one for table in self._schemas for one in self.all_files(table) if one.last >= batch]
         for one in found:
             if one.is_range:
@@ -223,7 +231,7 @@ class Store:
         remove_all(self._fs, [one.path for one in found], self.guard)
 
     def remove(self, file: File) -> None:
-        """Delete a file that nobody needs any more; one that is gone already is no error."""
+        """Delete a file; it is no error if it does not exist."""
         if self.guard is not None and isinstance(
             self._fs, fs.LocalFileSystem
         ):  # elsewhere a look costs as much as the deletion
@@ -234,11 +242,11 @@ class Store:
     # -- reading -------------------------------------------------------------------------------------------------------
 
     def all_files(self, table: str) -> list[File]:
-        """The files of a table, also those that another one stands for."""
+        """The files of a table, including those that a file of more batches replaces."""
         return self._listed(table, batches_of)
 
     def unfinished(self, table: str) -> list[File]:
-        """What writers that died, or are still at it, have left of files that are not there yet."""
+        """Unfinished files of writers that died or are still writing."""
         return self._listed(table, lambda name: batches_of(name[1:].rpartition(".")[0]) if name[0] == "." else None)
 
     def _listed(self, table: str, batches: Callable[[str], tuple[int, int] | None]) -> list[File]:

@@ -1,8 +1,8 @@
-"""What keeps a store from growing for ever: old batches go, and the small files of many batches become one.
+"""Retention and compaction: old batches are removed, and the small files of many batches are merged into one.
 
-Both are safe to be killed at any moment, and to be done again. A file of many batches is written whole, from then on it stands
-for the files within its range, and only then these are deleted. Files of the newest batches are left as they are, since
-a batch that was interrupted is run again and replaces its own.
+Both may be interrupted at any moment and repeated. A file of many batches is written as a whole; from then on readers take it
+instead of the files within its range, and only then are these deleted. Files of the newest batches are not merged, since a
+batch that was interrupted is run again and replaces its own files.
 """
 
 from collections.abc import Iterable, Iterator
@@ -19,32 +19,43 @@ from lately.store.files import File, effective_files
 from lately.store.store import Store
 from lately.store.tables import batch_column, tables
 
-#: So many of the newest batches keep their own files; Spark runs only the last one again.
+#: The number of newest batches that keep their own files; Spark runs only the last one again.
 ALONE = 16
-#: So many batches go into one file, and so many of such files into a larger one.
+#: The number of batches that are merged into one file, and of such files into a larger one.
 BLOCK = 64
-#: What is too large for one file is tried in blocks of this size.
+#: The number of batches that are merged if a full block is too large for one file.
 _SMALL_BLOCK = 8
-#: Files are put together up to this size; beyond, fewer files are no faster to read.
+#: The maximum size of a merged file, in bytes; larger files are no faster to read.
 MOST_BYTES = 16 * 2**20
-#: So many versions of the sketches are kept where nobody says how long.
+#: The number of versions of the sketches that are kept if no retention is configured.
 VERSIONS = 100
-#: Snapshots of the sites that are kept; readers need only the newest.
+#: The number of snapshots of the sites that are kept; readers need only the newest.
 SNAPSHOTS = 3
-#: Old batches are looked for whenever the stream's time has passed this share of what is kept.
+#: Expiry runs every keep/16 of the stream's time.
 _SHARE = 16
-#: Unfinished files this much older than the newest batch are nobody's any more, in nanoseconds.
+#: Unfinished files this much older than the newest batch are deleted, in nanoseconds.
 _HOUR = 3_600 * 10**9
 
 
 @dataclass(frozen=True)
 class Tidied:
-    """What was done: how many files went into how many others, and how many were old."""
+    """The result of an upkeep.
+
+    Parameters
+    ----------
+    merged
+        Files that were merged into others.
+    into
+        Files that these became.
+    expired
+        Files that were removed because they were old.
+    unreadable
+        Files that cannot be read and were left as they are; ``lately store check`` says what is wrong with them.
+    """
 
     merged: int = 0
     into: int = 0
     expired: int = 0
-    #: Files that cannot be read, which stay as they are; ``lately store check`` says what is wrong with them.
     unreadable: tuple[str, ...] = ()
 
 
@@ -63,9 +74,16 @@ def is_due(batch: int, was: int | None, now: int | None, keep: int | None) -> bo
 
 
 def tidy(store: Store, keep: str | int | None = None, batch: int | None = None) -> Tidied:
-    """Remove what is older than ``keep``, and put small files of old batches together.
+    """Remove rows older than ``keep``, and merge small files of old batches.
 
-    ``batch`` is the newest one that is done, as far as the caller knows; else it is the newest in ``runs``.
+    Parameters
+    ----------
+    store
+        The store.
+    keep
+        How long rows are kept: a length of time, or an integer where times are integers; by default for ever.
+    batch
+        The newest finished batch; by default the newest in the table ``runs``.
 
     >>> from tempfile import mkdtemp
     >>> from lately.store.tables import TIME_TYPES
@@ -102,7 +120,7 @@ class _Upkeep:
         self.unreadable: list[str] = []
 
     def finish(self) -> None:
-        """Delete files that another one stands for: a pass that was interrupted had come so far."""
+        """Delete files that a merged file replaces, which an interrupted upkeep has left."""
         for table in _merged_tables():
             files = self._store.all_files(table)
             needed = {one.name for one in effective_files(files)}
@@ -201,7 +219,7 @@ class _Upkeep:
         self.into += 1
 
     def _read(self, table: str, file: File, columns: list[str] | None = None) -> pa.Table | None:
-        """The rows of a file; None if somebody else has tidied it away, or if it is damaged and so must stay as it is."""
+        """The rows of a file; None if another upkeep has deleted it, or if it is damaged and so must stay."""
         try:
             return self._store.read_file(table, file, columns)
         except FileNotFoundError:
@@ -211,7 +229,7 @@ class _Upkeep:
             return None
 
     def sweep(self, newest: File) -> None:
-        """Remove what writers that died have left unfinished; it has names that no reader takes."""
+        """Delete unfinished files of writers that died; readers ignore their names."""
         for table in tables():
             for one in self._store.unfinished(table):
                 if newest.written is not None and one.written is not None and one.written < newest.written - _HOUR:
