@@ -60,11 +60,11 @@ class Part(ABC):
         return False
 
     def check_apart(self, others: Sequence[Self], shifts: Sequence[int], live_from: int) -> None:  # noqa: B027
-        """Refuse with a ``MergeError`` what ``merged`` could not unite without breaking its promise."""
+        """Raise ``MergeError`` where ``merged`` could not keep its guarantee for these inputs."""
 
     @abstractmethod
     def merged(self, others: Sequence[Self], shifts: Sequence[int], live_from: int) -> Self:
-        """A new one that holds what ``self`` and the others hold.
+        """A new instance with the arrivals of ``self`` and the others.
 
         ``shifts[i]`` (self first) is what to add to the stamps of input i to put all on one origin; in those stamps
         nothing before ``live_from`` is in the window any more.
@@ -81,11 +81,11 @@ class Part(ABC):
 
     @abstractmethod
     def write(self, out: Writer, now: int) -> None:
-        """Write the state; stamps go out as ages before ``now``, and what has left the window stays behind."""
+        """Write the state; stamps go out as ages before ``now``, and what has left the window is not written."""
 
     @abstractmethod
     def read(self, source: Reader, now: int, newest: int, most: int) -> None:
-        """Read the state into a fresh one of the same shape.
+        """Read the state into a new instance of the same shape.
 
         No arrival can have been stamped after ``newest``, and no cell can have counted more than ``most``.
         """
@@ -135,7 +135,7 @@ class CounterArray(Part):
 
     @property
     def stretched(self) -> tuple[float, float]:
-        """(grown, shrunk): all its levels of merging together left at most grown and at least shrunk times the true count.
+        """(upper, lower): all levels of merging together left at most ``upper`` and at least ``lower`` times the true count.
 
         A merge turns x into x' with |x' - x| ≤ error·x (ECM-15 Lemma 5), so (1 - error)·x ≤ x' ≤ (1 + error)·x, and again for
         each level. The paper adds the levels up; multiplied, the bounds hold for any height.
@@ -148,9 +148,9 @@ class CounterArray(Part):
         return merged_error(self.eps, self.height) if self.stretch is None else self.stretch[0] * (1 + self.eps) - 1
 
 
-def _widened(bounds: Bounds, grown: float, shrunk: float) -> Bounds:
-    """Bounds on the true count from bounds on a count that merges left between shrunk and grown times of it."""
+def _widened(bounds: Bounds, upper: float, lower: float) -> Bounds:
+    """Bounds on the true count from bounds on a count that merging left between ``lower`` and ``upper`` times of it."""
     slack = 1e-12  # more than the rounding of the products and of the two divisions
-    low = np.ceil(bounds.low / grown * (1 - slack)).astype(np.int64)
-    high = np.floor(np.minimum(bounds.high / shrunk * (1 + slack), MAX_COUNT)).astype(np.int64)
+    low = np.ceil(bounds.low / upper * (1 - slack)).astype(np.int64)
+    high = np.floor(np.minimum(bounds.high / lower * (1 + slack), MAX_COUNT)).astype(np.int64)
     return Bounds(low, bounds.value, high)

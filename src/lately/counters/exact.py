@@ -61,15 +61,15 @@ class Exact(CounterArray):
             size = 2 * (stamps.size + more)
         self._size = stamps.size
         for name, values in (("_stamps", stamps), ("_cells", cells), ("_counts", counts)):
-            grown = np.empty(size, values.dtype)
-            grown[: values.size] = values
-            setattr(self, name, grown)
+            larger = np.empty(size, values.dtype)
+            larger[: values.size] = values
+            setattr(self, name, larger)
 
     def _since(self, cells: Cells, stamp: np.uint32) -> Bounds:
-        stamps, mine, counts = self._live
+        stamps, owners, counts = self._live
         inside = stamps >= stamp
         table = np.zeros(self.cells, np.int64)
-        np.add.at(table, mine[inside], counts[inside])
+        np.add.at(table, owners[inside], counts[inside])
         value = table[cells]
         return Bounds(value, value.copy(), value.copy())
 

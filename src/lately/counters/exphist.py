@@ -28,7 +28,7 @@ _MOST_LEVELS = 64
 
 @helper
 def _carried(buckets: Any, size: Any) -> Any:
-    """How many buckets a level of ``size`` has passed on, out of so many received."""
+    """How many of the ``buckets`` that a level of ``size`` received it has passed on to the next."""
     return (buckets - size + _ONE) >> _ONE if buckets > size else _ZERO
 
 
@@ -56,7 +56,7 @@ def _received(n: Any, k: Any, levels: Any, out: Any) -> None:
 
 @kernel
 def _add(cells: Cells, stamps: Stamps, k: Any, state: Any, span: Any) -> int:
-    """Count one arrival each; returns how many were taken before a level had to be added."""
+    """Count one arrival each; returns how many were counted before a level had to be added."""
     n, first, _, rings, cursors = state
     top = np.uint64(cursors.shape[1] - 1)
     for i in range(cells.size):
@@ -247,13 +247,13 @@ class ExponentialHistogram(PositionalArray):
 
     def add(self, cells: Cells, stamps: Stamps, counts: Counts | None = None) -> None:
         k, span = np.uint64(self.k), np.uint32(self.span)
-        taken = 0
-        while taken < cells.size:
+        done = 0
+        while done < cells.size:
             if counts is None:
-                taken += _add(cells[taken:], stamps[taken:], k, self._state, span)
+                done += _add(cells[done:], stamps[done:], k, self._state, span)
             else:
-                taken += _add_weighted(cells[taken:], stamps[taken:], counts[taken:], k, self._state, span)
-            if taken < cells.size:
+                done += _add_weighted(cells[done:], stamps[done:], counts[done:], k, self._state, span)
+            if done < cells.size:
                 self._grow()
 
     def _since(self, cells: Cells, stamp: np.uint32) -> Bounds:
@@ -283,7 +283,7 @@ class ExponentialHistogram(PositionalArray):
         return levels
 
     def _room(self, levels: int) -> None:
-        """Make empty rings of so many levels; the cursors have yet to be aimed."""
+        """Allocate empty rings of ``levels`` levels; ``_aim`` must set the cursors after it."""
         self.rings = np.zeros((self.cells, 2 * self.k + (levels - 1) * (self.k + 1)), np.uint32)
         self.cursors = np.zeros((self.cells, levels), np.uint16 if self.k < 2**15 else np.uint32)
 

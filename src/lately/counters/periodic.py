@@ -1,4 +1,4 @@
-"""Counters that begin anew every N steps: SIMPLE and PROPORTIONAL of the windowed Count-Min (WCM §3.2 and §3.3).
+"""Counters that start again from 0 every N steps: SIMPLE and PROPORTIONAL of the windowed Count-Min (WCM §3.2 and §3.3).
 
 A step is an arrival or a tick. Periods begin at the same ticks at every site, so that cells of several sites add up. The
 paper visits every cell at every step. Here a cell catches up when it is touched or read:
@@ -106,7 +106,7 @@ class PeriodicArray(CounterArray):
             values: Any
             if getattr(self, name).dtype == np.float64:
                 values = source.u64s().view(np.float64)
-                source.check(bool((np.isfinite(values) & (np.abs(values) <= MAX_COUNT)).all()), "a number that is none")
+                source.check(bool((np.isfinite(values) & (np.abs(values) <= MAX_COUNT)).all()), "a number out of range")
             else:
                 values = source.integers(0, most)
             source.check(values.size == self.cells, "cells are missing")

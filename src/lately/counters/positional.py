@@ -151,8 +151,8 @@ class PositionalArray(CounterArray):
     def segments(self, cell: int, live_from: int = 1) -> Segments:
         """One cell as the log that merging replays, without what ended before ``live_from``."""
         walk = self._walk(live_from)
-        mine = slice(walk.offsets[cell], walk.offsets[cell + 1])
-        position, place = walk.positions[mine][::-1], walk.places[mine][::-1]
+        own = slice(walk.offsets[cell], walk.offsets[cell + 1])
+        position, place = walk.positions[own][::-1], walk.places[own][::-1]
         stamp = np.where(place >= 0, self.rings.reshape(-1)[place], 0).astype(np.uint32)
         if stamp.size and position[0] == self.base[cell] and self.first[cell] >= live_from:
             stamp[0] = self.first[cell]
@@ -164,10 +164,10 @@ class PositionalArray(CounterArray):
         bits = fraction_bits(int(newest.max()))
         points = []
         for array, shift in zip(inputs, shifts, strict=True):
-            mine_from = min(max(1, live_from - shift), MAX_STAMP)
+            first_stamp = min(max(1, live_from - shift), MAX_STAMP)
             stamps_of = (array.rings.reshape(-1), array.first, array.base)
             limits = (np.int64(shift), np.int64(live_from))
-            points.append(split_segments(*array._walk(mine_from), stamps_of, limits, bits))
+            points.append(split_segments(*array._walk(first_stamp), stamps_of, limits, bits))
         stamps = np.concatenate([p[0] for p in points])
         weights = np.concatenate([p[1] for p in points])
         starts = np.cumsum([0] + [p[0].size for p in points[:-1]])
@@ -183,8 +183,8 @@ class PositionalArray(CounterArray):
         filled = [array for array in inputs if array.n.any()] or inputs
         self.height = 1 + max(array.height for array in filled)
         if any(array.stretch or array.merge_error != self.merge_error for array in filled):
-            grown = max(array.stretched[0] * (1 + array.merge_error) for array in filled)
-            self.stretch = grown, min(array.stretched[1] * (1 - array.merge_error) for array in filled)
+            upper = max(array.stretched[0] * (1 + array.merge_error) for array in filled)
+            self.stretch = upper, min(array.stretched[1] * (1 - array.merge_error) for array in filled)
 
     def is_extended(self, now: int) -> bool:
         return self.stretch is not None
@@ -196,9 +196,9 @@ class PositionalArray(CounterArray):
         _ages(self.rings.reshape(-1), walk.places, walk.offsets, np.int64(now), ages, kept)
         out.u8(self.height)
         if out.extended:
-            grown, shrunk = self.stretch or (0.0, 0.0)
-            out.f64(grown)
-            out.f64(shrunk)
+            upper, lower = self.stretch or (0.0, 0.0)
+            out.f64(upper)
+            out.f64(lower)
         out.integers(self.n - self.base)
         out.integers(self.base)
         out.integers(np.where(self.first >= live_from, now - self.first.astype(np.int64), -1))
@@ -209,13 +209,13 @@ class PositionalArray(CounterArray):
     def read(self, source: Reader, now: int, newest: int, most: int) -> None:
         self.height = source.u8()
         if source.extended:
-            grown, shrunk = source.f64(), source.f64()
-            merged = self.height > 0 and 1 <= grown <= 1e100 and 1e-100 <= shrunk <= 1
-            source.check(grown == shrunk == 0 or merged, "bounds that merging cannot widen to")
-            self.stretch = (grown, shrunk) if merged else None
+            upper, lower = source.f64(), source.f64()
+            merged = self.height > 0 and 1 <= upper <= 1e100 and 1e-100 <= lower <= 1
+            source.check(upper == lower == 0 or merged, "bounds that merging cannot widen to")
+            self.stretch = (upper, lower) if merged else None
         n, base, first = source.integers(0, most), source.integers(0, 2**31), source.integers(-1, min(self.span, now - 1))
         source.check(n.size == base.size == first.size == self.cells, "cells are missing")
-        source.check(bool((first[n == 0] == -1).all() and (base[n == 0] == 0).all()), "a first arrival where there is none")
+        source.check(bool((first[n == 0] == -1).all() and (base[n == 0] == 0).all()), "a first arrival in an empty cell")
         self.n, self.base = (n + base).astype(np.uint64), base.astype(np.uint32)
         self.first = np.where(first >= 0, now - first, 0).astype(np.uint32)
         self._read_shape(source)

@@ -204,7 +204,7 @@ class RandomizedWave(CounterArray):
         super().__init__(cells, span, eps)
         self.delta, self.samples = delta, samples
         self.redraws = salt is None  # whether copies draw salts of their own
-        self.fresh = True  # whether nobody else counts with this salt, as far as is known here
+        self.fresh = True  # whether no other array is known to count with this salt
         self.salt = _drawn_salt() if salt is None else check_word("salt", salt)
         self.salts: dict[int, int] = {}  # the stamp of the newest sample that was drawn with each
         self.capacity, self.repetitions = plan.randwave_capacity(eps, delta, samples)
@@ -292,16 +292,17 @@ class RandomizedWave(CounterArray):
         self.salts = {salt: stamp - shift for salt, stamp in self.salts.items() if stamp > shift}
 
     def check_apart(self, others: Sequence[Self], shifts: Sequence[int], live_from: int) -> None:
-        seen: set[int] = set()
+        earlier: set[int] = set()
         for array, shift in zip((self, *others), shifts, strict=True):
-            mine = set(array._live_salts(live_from - shift))
-            if shared := seen & mine:
+            salts = set(array._live_salts(live_from - shift))
+            if shared := earlier & salts:
                 raise MergeError(
                     f"cannot merge randomized waves whose samples were drawn with the same salt, {min(shared)}: they are not "
-                    "independent, so no bound would hold; leave salt= out or give each site its own, and do not merge a "
-                    "sketch with a copy that holds the same arrivals"
+                    "independent, so no bound would hold",
+                    remedy="leave salt= out or give each site its own, and do not merge a sketch with a copy that holds the "
+                    "same arrivals",
                 )
-            seen |= mine
+            earlier |= salts
 
     def _live_salts(self, live_from: int) -> dict[int, int]:
         """The salts of samples inside the window, the newest if there are too many."""

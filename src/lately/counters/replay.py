@@ -89,7 +89,7 @@ def _merge_two(words: Any, out: Any, start: Any, middle: Any, stop: Any) -> None
     while a < end_a and b < end_b:
         left, right = words[a], words[b]
         earlier = np.uint64(left <= right)
-        out[k] = min(left, right)  # selected, not branched to: nobody can predict it
+        out[k] = min(left, right)  # selected, not branched to: the branch would be unpredictable
         a += earlier
         b += _ONE - earlier
         k += _ONE
@@ -105,9 +105,9 @@ def _merge_two(words: Any, out: Any, start: Any, middle: Any, stop: Any) -> None
 
 @helper
 def _rounded(weight: Any, bits: Any) -> Any:
-    """A whole number next to a weight: the one above with a frequency of what is after the point."""
-    whole = weight >> bits
-    return whole + np.uint64(weight - (whole << bits) > (whole * GAMMA) >> (_64 - bits))
+    """An integer next to a weight: the one above with the frequency that its fraction says."""
+    integral = weight >> bits
+    return integral + np.uint64(weight - (integral << bits) > (integral * GAMMA) >> (_64 - bits))
 
 
 @kernel
@@ -140,13 +140,13 @@ def interleave(stamps: Any, weights: Any, offsets: Any, bits: Any) -> Any:
         runs[inputs] = size
         count = inputs
         while count > 1:  # merge neighbouring runs two by two until one is left
-            kept = 0
+            runs_left = 0
             for r in range(0, count, 2):
                 _merge_two(here, there, runs[r], runs[r + 1], runs[min(r + 2, count)])
-                runs[kept] = runs[r]
-                kept += 1
-            runs[kept] = size
-            count = kept
+                runs[runs_left] = runs[r]
+                runs_left += 1
+            runs[runs_left] = size
+            count = runs_left
             here, there = there, here
         total, end, at = _rounded(left, bits), _ZERO, out_offsets[cell]
         for k in range(size):

@@ -10,8 +10,8 @@ known to within N/C of the N arrivals that the row had in a range, whatever thei
 Each cell numbers its arrivals from a random phase, so that what a level gets is N >> (l + 1) on average with a spread of
 its root, however the stream is spread over cells, and so that errors of many cells cancel in sums.
 
-Merging replays the notes of all inputs in time order, each as what it stands for. That moves a cell's count by less than
-1 << l once more; ``slack`` remembers by how much at most, for each age, and every answer is widened by it.
+Merging replays the notes of all inputs in time order, each as the arrivals that it represents. That moves a cell's count
+by less than 1 << l once more; ``slack`` has the largest such change for each age, and every answer is widened by it.
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ from lately.counters.shared_row import Row, room
 #: Slack is kept as the newest stamp at which it exceeded each of these: a quarter of an octave apart.
 _STEPS = np.unique(np.floor(2 ** (np.arange(4 * 63) / 4))).astype(np.int64)
 _32, _LOW = np.uint64(32), np.uint64(2**32 - 1)
-_FEW = 16  # so many notes a cell asked for, and a table of those cells alone is the faster
+_FEW = 16  # from this many notes for each cell of a query, a table of those cells alone is faster
 
 
 class Snapshot:
@@ -42,10 +42,10 @@ class Snapshot:
         self.slack = array.slack_at(stamp)
         room = sum(row.words.size for row in array.rows)
         cells, runs = np.empty(room, np.uint32), np.empty(room, np.uint64)
-        found = 0
+        count = 0
         for row, level in zip(array.rows, self.levels, strict=True):
-            found = kernels.notes_since(row.state, since, level, cells, runs, found)
-        self._notes = cells[:found], runs[:found]
+            count = kernels.notes_since(row.state, since, level, cells, runs, count)
+        self._notes = cells[:count], runs[:count]
         self._tables: tuple[Any, Any] | None = None
 
     @property
@@ -82,7 +82,7 @@ class Snapshot:
 
 
 def _table(entries: int) -> tuple[Any, Any]:
-    """An empty table of open addresses with at least so many."""
+    """An empty hash table with open addressing, of at least this size."""
     size = 1 << max(2, entries.bit_length())
     return np.full(size, kernels.NO_CELL), np.zeros(size, np.uint64)
 
@@ -126,21 +126,21 @@ class SharedWave(CounterArray):
             return
         row_of = np.searchsorted(self.starts, cells, "right") - 1
         for row in np.unique(row_of):
-            mine = row_of == row
-            self.add_to_row(int(row), cells[mine], stamps[mine], None if counts is None else counts[mine])
+            in_row = row_of == row
+            self.add_to_row(int(row), cells[in_row], stamps[in_row], None if counts is None else counts[in_row])
 
     def add_to_row(self, index: int, cells: Cells, stamps: Stamps, counts: Counts | None = None) -> None:
         """``add`` to cells that all lie in one row; their stamps must not decrease, whatever the cell."""
-        row, limits, taken = self.rows[index], (np.uint32(self.span), np.uint64(self.capacity)), 0
+        row, limits, done = self.rows[index], (np.uint32(self.span), np.uint64(self.capacity)), 0
         if counts is not None:
             row.with_runs()
-        while taken < cells.size:
-            rest = cells[taken:], stamps[taken:]
+        while done < cells.size:
+            rest = cells[done:], stamps[done:]
             if counts is None:
-                taken += kernels.add(*rest, self.n, row.state, limits)
+                done += kernels.add(*rest, self.n, row.state, limits)
             else:
-                taken += kernels.add_weighted(*rest, counts[taken:], self.n, row.state, limits)
-            if taken < cells.size:
+                done += kernels.add_weighted(*rest, counts[done:], self.n, row.state, limits)
+            if done < cells.size:
                 row.grow(self.n)
 
     def rebase(self, shift: int) -> None:
@@ -181,9 +181,9 @@ class SharedWave(CounterArray):
                 row = array.rows[index]
                 cells, stamps = np.empty(row.words.size, np.uint32), np.empty(row.words.size, np.uint32)
                 weights = np.empty(row.words.size, np.int64)
-                mine_from = np.uint32(min(max(1, live_from - shift), MAX_STAMP))
-                found = kernels.as_weighted_arrivals(row.state, mine_from, np.int64(shift), cells, stamps, weights)
-                parts.append((cells[:found], stamps[:found], weights[:found]))
+                first_stamp = np.uint32(min(max(1, live_from - shift), MAX_STAMP))
+                count = kernels.as_weighted_arrivals(row.state, first_stamp, np.int64(shift), cells, stamps, weights)
+                parts.append((cells[:count], stamps[:count], weights[:count]))
             cells, stamps, weights = (np.concatenate(columns) for columns in zip(*parts, strict=True))
             # Sorted as single words, stamp above index: several times faster than an indirect sort.
             order = np.sort((stamps.astype(np.uint64) << _32) | np.arange(stamps.size, dtype=np.uint64)) & _LOW
@@ -250,21 +250,21 @@ class SharedWave(CounterArray):
         source.check(size == allowed, "rings of a wrong size")
         source.fits(16 * levels * size * len(self.rows))
         lost = source.integers(-1, oldest)
-        held = source.integers(0, size)
-        source.check(lost.size == held.size == levels, "levels are missing")
+        kept_notes = source.integers(0, size)
+        source.check(lost.size == kept_notes.size == levels, "levels are missing")
         source.check(lost[-1] == -1, "something was lost at the top")
         row.lost = np.where(lost >= 0, now - lost, 0).astype(np.uint32)
         ages = source.integers(now - newest, oldest)
         cells = source.integers(int(self.starts[index]), int(self.starts[index + 1]) - 1)
-        source.check(ages.size == cells.size == int(held.sum()), "the notes do not add up")
-        level = np.repeat(np.arange(levels), held)
+        source.check(ages.size == cells.size == int(kept_notes.sum()), "the notes do not add up")
+        level = np.repeat(np.arange(levels), kept_notes)
         falling = np.diff(ages, prepend=oldest) <= 0
-        falling[(np.cumsum(held) - held)[held > 0]] = True
+        falling[(np.cumsum(kept_notes) - kept_notes)[kept_notes > 0]] = True
         source.check(bool(falling.all()), "notes are out of order")
-        slot = np.arange(ages.size) - np.repeat(np.cumsum(held) - held, held)
+        slot = np.arange(ages.size) - np.repeat(np.cumsum(kept_notes) - kept_notes, kept_notes)
         row.words = np.zeros((levels, size), np.uint64)
         row.words[level, slot] = ((now - ages).astype(np.uint64) << _32) | cells.astype(np.uint64)
-        row.heads = (held % size).astype(np.uint64)
+        row.heads = (kept_notes % size).astype(np.uint64)
         if source.choice(0, 1):
             runs = source.integers(1, MAX_COUNT)
             source.check(runs.size == ages.size, "the runs do not add up")

@@ -203,16 +203,16 @@ def _odd_runs(words: Any, runs: Any, n: Any, top: Any) -> Any:
     size = 4
     while size < 2 * words.size:
         size *= 2
-    keys, passed = np.full(size, NO_CELL), np.zeros(size, np.uint64)
+    keys, multiples = np.full(size, NO_CELL), np.zeros(size, np.uint64)
     odd = np.zeros(words.size, np.uint64)
     for i in range(words.size - 1, -1, -1):
         if words[i] > _ZERO:
             cell = np.uint32(words[i] & _LOW)
             at = _place(cell, keys)
             keys[at] = cell
-            newest = (n[cell] >> top) - passed[at]
+            newest = (n[cell] >> top) - multiples[at]
             odd[i] = ((newest + _ONE) >> _ONE) - ((newest - runs[i] + _ONE) >> _ONE)
-            passed[at] += runs[i]
+            multiples[at] += runs[i]
     return odd
 
 
@@ -253,9 +253,9 @@ def tabulate(cells: Any, runs: Any, keys: Any, sums: Any) -> None:
 
 
 @kernel
-def tabulate_only(cells: Any, runs: Any, asked: Any, keys: Any, sums: Any) -> None:
-    """The same for the cells that are asked for, and no others."""
-    for cell in asked:
+def tabulate_only(cells: Any, runs: Any, wanted: Any, keys: Any, sums: Any) -> None:
+    """Sum the runs of the cells in ``wanted``, and of no others."""
+    for cell in wanted:
         keys[_place(cell, keys)] = cell
     for i in range(cells.size):
         at = _place(cells[i], keys)
@@ -271,9 +271,9 @@ def add_up(cells: Any, runs: Any, sums: Any) -> None:
 
 
 @helper
-def _bracket(passed: Any, n: Any, most: Any, level: Any, slack: Any) -> Any:
-    """(low, value, high) of a cell that passed so many multiples; ``value`` is right on average."""
-    value = np.int64(passed) << level
+def _bracket(multiples: Any, n: Any, most: Any, level: Any, slack: Any) -> Any:
+    """(low, value, high) of a cell that passed ``multiples`` multiples; ``value`` is right on average."""
+    value = np.int64(multiples) << level
     rest = np.int64(n & ((_ONE << np.uint64(level)) - _ONE))
     least = value - (np.int64(1) << level) + rest + 1 if value > 0 else np.int64(0)
     return max(least - slack, 0), value, min(value + rest, np.int64(most)) + slack
@@ -289,8 +289,8 @@ def look_up(cells: Any, tables: Any, n: Any, height: Any, rows: Any, bounds: Any
         cell = cells[i]
         at = _place(cell, keys)
         row = np.searchsorted(starts, cell, side="right") - 1
-        passed = sums[at] if keys[at] == cell else _ZERO
-        low[i], value[i], high[i] = _bracket(passed, n[cell], n[cell] - phase(cell, height), levels[row], slack[row])
+        multiples = sums[at] if keys[at] == cell else _ZERO
+        low[i], value[i], high[i] = _bracket(multiples, n[cell], n[cell] - phase(cell, height), levels[row], slack[row])
 
 
 @kernel
@@ -306,7 +306,7 @@ def bracket_all(sums: Any, n: Any, height: Any, rows: Any, bounds: Any) -> None:
 
 @kernel
 def as_weighted_arrivals(row: Any, live_from: Any, shift: Any, cells: Any, stamps: Any, weights: Any) -> int:
-    """The row as weighted arrivals: each note stands for its run at the finest level that was complete at its time."""
+    """The row as weighted arrivals: each note represents its run at the finest level that was complete at its time."""
     heads, lost, words, runs = row
     size = np.uint64(words.shape[1])
     at = 0
@@ -330,7 +330,7 @@ def as_weighted_arrivals(row: Any, live_from: Any, shift: Any, cells: Any, stamp
 
 @kernel
 def phases(cells: Any, height: Any) -> Any:
-    """The phases of the first so many cells."""
+    """The phases of the first ``cells`` cells."""
     out = np.empty(cells, np.uint64)
     for cell in range(cells):
         out[cell] = phase(cell, height)

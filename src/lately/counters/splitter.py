@@ -31,9 +31,9 @@ NONE = np.uint32(2**32 - 1)
 class Pool(NamedTuple):
     """Sub-cells of all cells, a row each: their numbers, and their stamps and links.
 
-    Of a sub-cell's arrivals so many are ``left``, and so many are ``gone``: together all that it had. Any of those that it
-    had when it last drained, ``unsure``, may have left. ``after`` and ``before`` link the sub-cells of a cell, ``after``
-    also the free ones.
+    ``left`` is the number of a sub-cell's arrivals inside the window, ``gone`` of those that left it: together all it had.
+    ``unsure`` is the number that it had when it last drained, any of which may have left since. ``after`` and ``before``
+    link the sub-cells of a cell, ``after`` also the free ones.
     """
 
     numbers: NDArray[np.float64]  # left, gone, unsure, nothing: a row is half a cache line
@@ -106,19 +106,19 @@ class Splitter(CounterArray):
     def add(self, cells: Cells, stamps: Stamps, counts: Counts | None = None) -> None:
         rows = cells // np.uint32(self.width)
         for row in np.unique(rows):
-            mine = rows == row
-            self.add_to_row(int(row), cells[mine], stamps[mine], None if counts is None else counts[mine])
+            in_row = rows == row
+            self.add_to_row(int(row), cells[in_row], stamps[in_row], None if counts is None else counts[in_row])
 
     def add_to_row(self, row: int, cells: Cells, stamps: Stamps, counts: Counts | None = None) -> None:
         weights = NO_COUNTS if counts is None else counts
         least = np.float64(self.tau / self.width * (self.steps if self.by_arrival else 1))
         limits = np.int64(self.steps), least, np.float64(self.mu), self.by_arrival
-        taken = 0
-        while taken < cells.size:
+        done = 0
+        while done < cells.size:
             state = self.head, self.tail, self.free, self.periods[row]
-            rest = cells[taken:], stamps[taken:], weights[taken:] if weights.size else weights
-            taken += _add(*rest, state, self.pool, limits)
-            if taken < cells.size:
+            rest = cells[done:], stamps[done:], weights[done:] if weights.size else weights
+            done += _add(*rest, state, self.pool, limits)
+            if done < cells.size:
                 self._grow()
 
     def _grow(self) -> None:
@@ -147,8 +147,8 @@ class Splitter(CounterArray):
     def _walk(self) -> tuple[Counts, Counts]:
         """Every sub-cell in the order of cells and of time: its cell, and its place in the pool."""
         cells, places = np.empty(self.pool.left.size, np.int64), np.empty(self.pool.left.size, np.int64)
-        found = _walk(self.head, self.pool.marks, cells, places)
-        return cells[:found], places[:found]
+        count = _walk(self.head, self.pool.marks, cells, places)
+        return cells[:count], places[:count]
 
     def _relink(self, cells: Counts, pool: Pool) -> None:
         """Replace all sub-cells by these, which come in the order of cells and of time."""
@@ -216,7 +216,7 @@ class Splitter(CounterArray):
         numbers = [source.u64s().view(np.float64) for _ in range(3)]
         source.check(all(int(sizes.sum()) == column.size < 2**31 for column in numbers), "the sub-cells do not add up")
         left, gone, unsure = numbers
-        source.check(all(bool(((n >= 0) & (n <= MAX_COUNT)).all()) for n in numbers), "a number that is none")
+        source.check(all(bool(((n >= 0) & (n <= MAX_COUNT)).all()) for n in numbers), "a count out of range")
         source.check(float(left.sum() + gone.sum()) <= MAX_COUNT * len(self.periods), "more arrivals than can be")
         init, last = source.integers(0, min(2 * self.span + 1, now - 1)), source.integers(now - newest, min(self.span, now - 1))
         source.check(init.size == last.size == left.size, "columns of different lengths")
@@ -243,10 +243,10 @@ def _threshold(period: Any, stamp: Any, weight: Any, limits: Any) -> Any:
     if period[0] == 0:
         period[0] = stamp
     if stamp >= period[0] + steps:
-        whole = (stamp - period[0]) // steps
-        period[1] = period[2] if whole == 1 else 0
+        periods = (stamp - period[0]) // steps
+        period[1] = period[2] if periods == 1 else 0
         period[2] = 0
-        period[0] += whole * steps
+        period[0] += periods * steps
     period[2] += weight
     # As many as the last period had, or as this one will have if it goes on like this.
     return least * max(np.float64(period[1]), period[2] * np.float64(steps) / (stamp - period[0] + 1))
@@ -254,7 +254,7 @@ def _threshold(period: Any, stamp: Any, weight: Any, limits: Any) -> Any:
 
 @kernel
 def _add(cells: Any, stamps: Any, counts: Any, state: Any, pool: Any, limits: Any) -> Any:
-    """Count arrivals; returns how many were taken before the pool had to grow."""
+    """Count arrivals; returns how many were counted before the pool had to grow."""
     head, tail, free, period = state
     numbers, marks = pool
     steps, _, mu, _ = limits
@@ -277,8 +277,8 @@ def _add(cells: Any, stamps: Any, counts: Any, state: Any, pool: Any, limits: An
         while sub != NONE and marks[sub, 0] <= edge:
             after, before = marks[sub, 2], marks[sub, 3]
             if marks[sub, 1] > edge:
-                length, passed = np.int64(marks[sub, 1]) - marks[sub, 0] + 1, edge - marks[sub, 0] + 1
-                drained = numbers[sub, 0] * passed / length
+                length, expired = np.int64(marks[sub, 1]) - marks[sub, 0] + 1, edge - marks[sub, 0] + 1
+                drained = numbers[sub, 0] * expired / length
                 numbers[sub, 2] = numbers[sub, 0] + numbers[sub, 1]
                 numbers[sub, 0] -= drained
                 numbers[sub, 1] += drained
@@ -353,12 +353,12 @@ def _read(cells: Any, since: Any, head: Any, pool: Any, bounds: Any) -> None:
 
 @kernel
 def _walk(head: Any, marks: Any, cells: Any, places: Any) -> Any:
-    found = 0
+    count = 0
     for cell in range(head.size):
         sub = head[cell]
         while sub != NONE:
-            cells[found] = cell
-            places[found] = sub
-            found += 1
+            cells[count] = cell
+            places[count] = sub
+            count += 1
             sub = marks[sub, 2]
-    return found
+    return count

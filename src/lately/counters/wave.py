@@ -33,7 +33,7 @@ _NEVER = np.uint32(MAX_STAMP)
 
 @kernel
 def _add(cells: Cells, stamps: Stamps, state: Any, span: Any) -> int:
-    """Count one arrival each; returns how many were taken before the rings had to grow."""
+    """Count one arrival each; returns how many were counted before the rings had to grow."""
     n, first, _, rings = state
     capacity = np.uint64(rings.shape[2])
     top, mask = np.uint64(rings.shape[0] - 1), capacity - _ONE
@@ -152,8 +152,8 @@ def _append_all(start: Any, stamps: Stamps, ends: Any, offsets: Counts, state: A
     """``_append`` a run to each cell from ``start`` on; returns the first for which the rings must grow, or their number."""
     for cell in range(start, offsets.size - 1):
         if offsets[cell + 1] > offsets[cell]:
-            mine = slice(offsets[cell], offsets[cell + 1])
-            if not _append(cell, stamps[mine], ends[mine], state, span):
+            own = slice(offsets[cell], offsets[cell + 1])
+            if not _append(cell, stamps[own], ends[own], state, span):
                 return int(cell)
     return int(offsets.size - 1)
 
@@ -313,13 +313,13 @@ class Wave(PositionalArray):
 
     def add(self, cells: Cells, stamps: Stamps, counts: Counts | None = None) -> None:
         span = np.uint32(self.span)
-        taken = 0
-        while taken < cells.size:
+        done = 0
+        while done < cells.size:
             if counts is None:
-                taken += _add(cells[taken:], stamps[taken:], self._state, span)
+                done += _add(cells[done:], stamps[done:], self._state, span)
             else:
-                taken += add_weighted(cells[taken:], stamps[taken:], counts[taken:], self._state, span)
-            if taken < cells.size:
+                done += add_weighted(cells[done:], stamps[done:], counts[done:], self._state, span)
+            if done < cells.size:
                 self._grow()
 
     def extend(self, stamps: Stamps, counts: Counts | None = None) -> None:
