@@ -123,10 +123,10 @@ class _Upkeep:
         """Delete files that a merged file replaces, which an interrupted upkeep has left."""
         for table in _merged_tables():
             files = self._store.all_files(table)
-            needed = {one.name for one in effective_files(files)}
-            for one in files:
-                if one.name not in needed:
-                    self._store.remove(one)
+            needed = {file.name for file in effective_files(files)}
+            for file in files:
+                if file.name not in needed:
+                    self._store.remove(file)
 
     # -- what is old ---------------------------------------------------------------------------------------------------
 
@@ -138,21 +138,21 @@ class _Upkeep:
         last = self._last_old(runs, keep)
         if last is None:
             return
-        self._remove_versions([one for one in self._versions()[:-1] if one <= last])
+        self._remove_versions([version for version in self._versions()[:-1] if version <= last])
         for table in (*(name for name in _merged_tables() if name != "runs"), "runs"):
-            for one in self._store.all_files(table):
-                if one.last <= last:
-                    self._remove(one)
-                elif one.first <= last:
-                    self._cut(table, one, last)
+            for file in self._store.all_files(table):
+                if file.last <= last:
+                    self._remove(file)
+                elif file.first <= last:
+                    self._cut(table, file, last)
 
     def _last_old(self, runs: list[File], keep: str | int) -> int | None:
         """The newest batch that is old; times never run back from batch to batch."""
-        now = next((time for one in reversed(runs) for time in reversed(self._column(one, "time")) if time is not None), None)
+        now = next((time for file in reversed(runs) for time in reversed(self._column(file, "time")) if time is not None), None)
         limit = None if now is None else _before(now, keep)
         last = None
-        for one in runs if limit is not None else ():
-            rows = self._read("runs", one, ["batch", "time"])
+        for file in runs if limit is not None else ():
+            rows = self._read("runs", file, ["batch", "time"])
             if rows is None:
                 continue
             is_old = pc.less(rows["time"], pa.scalar(limit, rows["time"].type))
@@ -188,13 +188,13 @@ class _Upkeep:
 
     def _versions(self, table: str = "sketches") -> list[int]:
         """The stored versions, oldest first, without one that is still being written."""
-        return sorted({one.first for one in self._store.all_files(table) if one.last <= self._newest})
+        return sorted({file.first for file in self._store.all_files(table) if file.last <= self._newest})
 
     def _remove_versions(self, versions: Iterable[int], table: str = "sketches") -> None:
         gone = set(versions)
-        for one in self._store.all_files(table) if gone else ():
-            if one.first in gone:
-                self._remove(one)
+        for file in self._store.all_files(table) if gone else ():
+            if file.first in gone:
+                self._remove(file)
 
     def _remove(self, file: File) -> None:
         self._store.remove(file)
@@ -209,12 +209,12 @@ class _Upkeep:
                 self._merge(table, first, last, files)
 
     def _merge(self, table: str, first: int, last: int, files: list[File]) -> None:
-        parts = [self._read(table, one) for one in files]
+        parts = [self._read(table, file) for file in files]
         if any(part is None for part in parts):
             return
         self._store.put_range(table, first, last, pa.concat_tables(parts))
-        for one in files:
-            self._store.remove(one)
+        for file in files:
+            self._store.remove(file)
         self.merged += len(files)
         self.into += 1
 
@@ -231,9 +231,9 @@ class _Upkeep:
     def sweep(self, newest: File) -> None:
         """Delete unfinished files of writers that died; readers ignore their names."""
         for table in tables():
-            for one in self._store.unfinished(table):
-                if newest.written is not None and one.written is not None and one.written < newest.written - _HOUR:
-                    self._store.remove(one)
+            for file in self._store.unfinished(table):
+                if newest.written is not None and file.written is not None and file.written < newest.written - _HOUR:
+                    self._store.remove(file)
 
 
 def blocks(files: list[File], end: int) -> Iterator[tuple[int, int, list[File]]]:
@@ -250,13 +250,13 @@ def blocks(files: list[File], end: int) -> Iterator[tuple[int, int, list[File]]]
 
 def _cut_into(files: list[File], size: int, end: int) -> Iterator[tuple[int, int, list[File]]]:
     grouped: dict[int, list[File]] = {}
-    for one in files:
-        grouped.setdefault(one.first // size, []).append(one)
+    for file in files:
+        grouped.setdefault(file.first // size, []).append(file)
     for number, group in grouped.items():
         first, last = number * size, (number + 1) * size - 1
         if len(group) < 2 or group[-1].last > last:
             continue
-        if last <= end and sum(one.size for one in group) <= MOST_BYTES:
+        if last <= end and sum(file.size for file in group) <= MOST_BYTES:
             yield first, last, group
         elif size > BLOCK:
             yield from _cut_into(group, size // BLOCK, end)
