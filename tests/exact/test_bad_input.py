@@ -342,4 +342,4 @@ def test_a_stream_has_times_or_has_none():
 
 @pytest.mark.parametrize("time", [None, "then", [1, 2], math.nan])
 def test_a_time_to_advance_to(time):
-    refused(running(), lt.InputError, "time|give one instant", lambda w: w.advance(time))
+    refused(running(), lt.InputError, "time|more than one instant", lambda w: w.advance(time))
