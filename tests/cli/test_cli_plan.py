@@ -75,7 +75,7 @@ def test_plan_hands_every_option_on():
         ("window", "months:5", "'months:5'"),
         ("window", "arrivals:", "'arrivals:'"),
         ("window", "arrivals:many", "'arrivals:many'"),
-        ("window", "arrivals:0", "arrivals(0)"),
+        ("window", "arrivals:0", "arrivals(n): n=0"),
         ("window", "100000w", "'100000w'"),
         ("tick", "2h", "'2h'"),
         ("tick", "60", "tick=60"),

@@ -202,7 +202,7 @@ def test_it_says_what_is_wrong_with_the_store_or_the_port(shop, tmp_path):
     assert_refused(run("serve", tmp_path / "nowhere"), "nowhere", "[store] path")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        assert_refused(run("serve", shop, "--port", port), port, "taken", "--port")
+        assert_refused(run("serve", shop, "--port", port), port, "in use", "--port")
     assert_wrong_usage(run("serve", shop, "--port", "70000"), "--port")
     assert_wrong_usage(run("serve"), "STORE")
 

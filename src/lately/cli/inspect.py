@@ -24,7 +24,8 @@ def _facts(blob: bytes) -> dict[str, Any]:
         where = {"late": thing.late, "bytes in memory": thing.nbytes} if isinstance(thing, lt.Windows) else {}
         return facts | {"now": iso_time(thing.now), "queries": said, **where, "bytes on disk": len(blob)}
     if isinstance(thing, lt.AmsSketch | lt.FastAmsSketch):
-        facts |= {name: getattr(thing, name) for name in ("eps", "delta", "width", "depth", "seed", "total", "weight")}
+        facts |= {name: getattr(thing, name) for name in ("eps", "delta", "width", "depth", "seed")}
+        facts |= {"total": thing.total(), "weight": thing.weight}
     elif isinstance(thing, lt.CountMin):
         facts |= {"delta": thing.delta, "width": thing.width, "depth": thing.depth, "seed": thing.seed, "error": thing.error}
         facts |= {"arrivals": thing.total()}

@@ -79,7 +79,9 @@ class arrivals:  # noqa: N801  (reads as a word: window=arrivals(1_000_000))
     n: int
 
     def __post_init__(self) -> None:
-        check_integer("n", self.n, 1, MAX_WINDOW_TICKS, remedy="give the number of arrivals, such as arrivals(1_000_000)")
+        check_integer(
+            "arrivals(n): n", self.n, 1, MAX_WINDOW_TICKS, remedy="give the number of arrivals, such as arrivals(1_000_000)"
+        )
 
 
 @dataclass(frozen=True, slots=True)
