@@ -23,7 +23,7 @@ class Output(Console):
 
     @property
     def size(self) -> ConsoleDimensions:
-        """The size of the terminal, or what stands for it."""
+        """The size of the terminal, or the default without one."""
         known = super().size
         has_width = self.is_terminal or self._environ.get("COLUMNS", "").isdigit()
         return known if has_width else ConsoleDimensions(_UNBOUNDED, known.height)
@@ -72,7 +72,7 @@ def bar(value: float | None, longest: float, width: int = 24) -> Text:
     Parameters
     ----------
     value
-        What it stands for; nothing is drawn for None, zero and below.
+        Its value; nothing is drawn for None, zero and negative values.
     longest
         The value of the longest bar.
     width

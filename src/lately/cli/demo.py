@@ -15,7 +15,7 @@ import lately as lt
 from lately.cli import console
 from lately.cli.console import Json, one_line_errors, print_json
 
-#: How long it lasts where nobody watches and nobody says.
+#: The duration of a demo without a browser, unless --seconds is given.
 _HEADLESS_SECONDS = 60
 
 
@@ -54,19 +54,19 @@ def demo(
                 stopped = _shown(on, display, open_browser and not headless, as_json)
                 with nullcontext() if as_json else console.err.status("holding the answers against the truth"):
                     summed = on.record.summary(on.pipeline.store)
-                found = summed | {"stopped": stopped is not None, "folder": str(on.folder)}
+                result = summed | {"stopped": stopped is not None, "folder": str(on.folder)}
         except KeyboardInterrupt:
             print(f"lately: stopped; {'nothing is kept' if keep is None else f'what there is is in {keep}'}", file=sys.stderr)
             raise typer.Exit(130) from None
     if as_json:
-        print_json(found)
+        print_json(result)
     else:
-        console.out.print(display.summary(found))
+        console.out.print(display.summary(result))
         where = f"The store is {on.folder}/store: lately serve {on.folder}/store" if on.keeps_files else "The store was removed"
         console.out.print(Text(f"{where}." if on.keeps_files else f"{where}; --keep DIR keeps it."), soft_wrap=True)
     if stopped is not None and seconds is not None:
         raise typer.Exit(128 + stopped)
-    if stopped is None and not found["ok"]:
+    if stopped is None and not result["ok"]:
         raise typer.Exit(1)
 
 
@@ -107,5 +107,5 @@ def _shown(on: Any, display: Any, opens: bool, as_json: bool) -> int | None:
     with screen.status(does) if live else nullcontext():
         on.prepare()
     with Live(display.LiveDisplay(on), console=screen, transient=True, refresh_per_second=2) if live else nullcontext():
-        found: int | None = on.run(ready, told)
-    return found
+        signal: int | None = on.run(ready, told)
+    return signal

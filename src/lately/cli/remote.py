@@ -32,7 +32,7 @@ class _NotYetError(LatelyError):
 
 
 class _NoRedirects(HTTPRedirectHandler):
-    """A service sends nobody elsewhere, and the token is for it alone."""
+    """Redirects are errors: a service has none, and the token must not be sent to another server."""
 
     def redirect_request(self, req: Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str) -> None:
         return None

@@ -143,7 +143,7 @@ def _run(pipeline: Any, as_json: bool, quiet: bool) -> int | None:
             tell(line)
 
     bar = Progress(SpinnerColumn(), BarColumn(None), TimeElapsedColumn(), expand=True)
-    bar.add_task("", total=None)  # nobody knows how much there is to come
+    bar.add_task("", total=None)  # the number of batches is unknown
 
     class View:
         def __rich__(self) -> Any:

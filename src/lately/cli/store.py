@@ -24,33 +24,33 @@ Path = Annotated[str, typer.Argument(metavar="STORE", help="The [store] path of 
 def show(store: Path, as_json: Json = False) -> None:
     """What a store holds: the pipeline, its queries, its sites, and the files of each table."""
     with store_errors():
-        said = _facts(store)
+        content = _facts(store)
     if as_json:
-        print_json(said)
+        print_json(content)
         return
-    about: About = said["about"]
+    about: About = content["about"]
     facts = table_of(("name", "value"), header=False)
-    versions = said["versions"]
-    kept = f"{versions['count']:,}, newest {tables.when(versions['newest'])}" if versions["count"] else "none are stored"
-    sites = said["sites"]
+    versions = content["versions"]
+    stored = f"{versions['count']:,}, newest {tables.when(versions['newest'])}" if versions["count"] else "none are stored"
+    sites = content["sites"]
     for name, text in (
         (
             "newest batch",
-            "none has finished" if said["batch"] is None else f"{said['batch']:,}, up to {tables.when(said['now'])}",
+            "none has finished" if content["batch"] is None else f"{content['batch']:,}, up to {tables.when(content['now'])}",
         ),
         ("window", about.window.length or "–"),
         ("queries", ", ".join(query.name for query in about.queries) or "–"),
         ("monitors", ", ".join(monitor.name for monitor in about.monitors) or "–"),
         ("sites", f"{len(sites):,}: {_some(sites)}" if sites else "–"),
-        ("versions of sketches", kept),
+        ("versions of sketches", stored),
         ("keeps", about.keep or "everything"),
     ):
         facts.add_row(name, plain(text))
-    held = table_of(("table",), ("files", "size", "first batch", "last batch"))
-    for name, one in said["tables"].items():
-        ends = ("–" if one[end] is None else f"{one[end]:,}" for end in ("first", "last"))
-        held.add_row(name, f"{one['files']:,}", size(one["bytes"]), *ends)
-    console.show(title(f"{about.name}: {said['store']}"), facts, title("tables"), held)
+    files = table_of(("table",), ("files", "size", "first batch", "last batch"))
+    for name, counts in content["tables"].items():
+        ends = ("–" if counts[end] is None else f"{counts[end]:,}" for end in ("first", "last"))
+        files.add_row(name, f"{counts['files']:,}", size(counts["bytes"]), *ends)
+    console.show(title(f"{about.name}: {content['store']}"), facts, title("tables"), files)
 
 
 def _facts(path: str) -> dict[str, Any]:
@@ -59,14 +59,14 @@ def _facts(path: str) -> dict[str, Any]:
 
     view, store = View(path), Store.open(path)
     versions = view.versions()
-    held = {}
+    counts = {}
     for table in _tables():
         files = store.files(table)
-        ends = {"first": files[0].first, "last": max(one.last for one in files)} if files else {"first": None, "last": None}
-        held[table] = {"files": len(files), "bytes": sum(one.size for one in files), **ends}
+        ends = {"first": files[0].first, "last": max(file.last for file in files)} if files else {"first": None, "last": None}
+        counts[table] = {"files": len(files), "bytes": sum(file.size for file in files), **ends}
     return {
         "store": path, "about": view.about, "batch": view.batch, "now": view.now, "sites": view.sites(),
-        "versions": {"count": len(versions), "newest": versions[-1][1] if versions else None}, "tables": held,
+        "versions": {"count": len(versions), "newest": versions[-1][1] if versions else None}, "tables": counts,
     }  # fmt: skip
 
 
@@ -83,22 +83,22 @@ def _some(names: list[str], most: int = 12) -> str:
 @app.command()
 def check(store: Path, as_json: Json = False) -> None:
     """Read every file and decode every sketch; exits with 1 if anything is damaged."""
-    from lately.store.check import check as look
+    from lately.store.check import check as check_store
 
     with store_errors(), console.err.status(f"reading {store}"):
-        found = look(store)
+        result = check_store(store)
     if as_json:
-        print_json({"store": store, "sound": not found.findings} | asdict(found))
+        print_json({"store": store, "sound": not result.findings} | asdict(result))
     else:
         table = table_of(("table",), ("files", "rows", "sketches"))
-        for name, one in found.tables.items():
-            table.add_row(name, f"{one.files:,}", f"{one.rows:,}", f"{one.blobs:,}")
+        for name, counts in result.tables.items():
+            table.add_row(name, f"{counts.files:,}", f"{counts.rows:,}", f"{counts.blobs:,}")
         console.show(title(f"what was read of {store}"), table)
-        for finding in found.findings:
+        for finding in result.findings:
             console.show(Text("wrong: ", style="bold red") + plain(f"{finding.file}: {finding.wrong}"), soft_wrap=True)
-        if not found.findings:
+        if not result.findings:
             console.show(Text("Everything is as it was written.", style="green"))
-    if found.findings:
+    if result.findings:
         raise typer.Exit(1)
 
 
@@ -128,8 +128,8 @@ def tidy(
         console.show(plain(f"{name} cannot be read and was left alone; run lately store check {store}"), soft_wrap=True)
 
 
-def _keep(given: str | None, about: "About | None") -> str | int | None:
-    """How long rows are kept: an integer where times are."""
-    if given is None or about is None:
-        return given if about is None else about.keep
-    return int(given) if about.time_type == "integer" and given.isdecimal() else given
+def _keep(option: str | None, about: "About | None") -> str | int | None:
+    """The retention: the option, or that of the store; an integer where times are integers."""
+    if option is None or about is None:
+        return option if about is None else about.keep
+    return int(option) if about.time_type == "integer" and option.isdecimal() else option

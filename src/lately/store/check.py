@@ -74,16 +74,17 @@ def _schema_file(store: Store, table: str) -> Iterator[str]:
         content = store.schema_file(table)
         if content is None:
             return  # the store is of an earlier version; the next run writes it
-        found = checksummed_parquet.read(content)
+        empty = checksummed_parquet.read(content)
     except _UNREADABLE as error:
         why = str(error).partition("\n")[0] or type(error).__name__
         yield f"cannot be read: {why}; the next run of the pipeline writes it"
         return
-    known = store.schema(table)
-    if not found.schema.remove_metadata().equals(known):
-        yield f"has the columns {_told(found.schema)}; the table has {_told(known)}; the next run of the pipeline writes it"
-    elif found.num_rows:
-        yield f"has {found.num_rows:,} rows; it is there for its columns only, and the next run of the pipeline writes it"
+    expected = store.schema(table)
+    if not empty.schema.remove_metadata().equals(expected):
+        columns = f"has the columns {_columns(empty.schema)}; the table has {_columns(expected)}"
+        yield f"{columns}; the next run of the pipeline writes it"
+    elif empty.num_rows:
+        yield f"has {empty.num_rows:,} rows; it is there for its columns only, and the next run of the pipeline writes it"
 
 
 def _file(store: Store, table: str, file: File, checked: Checked) -> list[str]:
@@ -92,20 +93,20 @@ def _file(store: Store, table: str, file: File, checked: Checked) -> list[str]:
     try:
         content = store.bytes_of(file)
         checksummed_parquet.verify(content)
-        found = list(_contents(store, table, file, pq.ParquetFile(pa.BufferReader(content)), counted))
+        faults = list(_contents(store, table, file, pq.ParquetFile(pa.BufferReader(content)), counted))
     except FileNotFoundError:
         return []  # upkeep has put it into another one, or it was old
     except _UNREADABLE as error:
-        found = [f"cannot be read: {str(error).partition(chr(10))[0] or type(error).__name__}"]
+        faults = [f"cannot be read: {str(error).partition(chr(10))[0] or type(error).__name__}"]
     counted.files += 1
-    return found
+    return faults
 
 
 def _contents(store: Store, table: str, file: File, content: pq.ParquetFile, counted: Counted) -> Iterator[str]:
     """What is wrong with a file that can be opened; whatever pyarrow raises is wrong, too."""
-    known = store.schema(table)
-    if not content.schema_arrow.remove_metadata().equals(known):
-        yield f"has the columns {_told(content.schema_arrow)}; the table has {_told(known)}"
+    expected = store.schema(table)
+    if not content.schema_arrow.remove_metadata().equals(expected):
+        yield f"has the columns {_columns(content.schema_arrow)}; the table has {_columns(expected)}"
         return
     number = batch_column(table)
     rows = 0
@@ -117,9 +118,9 @@ def _contents(store: Store, table: str, file: File, content: pq.ParquetFile, cou
             numbers += pc.min_max(batch.column(number)).as_py().values()
             if table == "sketches":
                 yield from _sketches(batch, counted)
-        told = [one for one in numbers if one is not None]
-        if told and not file.first <= min(told) <= max(told) <= file.last:
-            yield f"has rows of {number} {min(told)} to {max(told)}, which its name does not say"
+        present = [value for value in numbers if value is not None]
+        if present and not file.first <= min(present) <= max(present) <= file.last:
+            yield f"has rows of {number} {min(present)} to {max(present)}, which its name does not say"
     counted.rows += rows
     if rows != content.metadata.num_rows or rows == 0:
         yield f"has {rows:,} rows; its footer says {content.metadata.num_rows:,}"
@@ -135,7 +136,7 @@ def _sketches(rows: pa.RecordBatch, counted: Counted) -> Iterator[str]:
 
 
 def _batches(store: Store) -> list[int]:
-    """The batches that ``runs`` tells of, as far as it can be read."""
+    """The batches in the table ``runs``, as far as it can be read."""
     for _ in range(20):
         numbers: list[int] = []
         try:
@@ -143,7 +144,7 @@ def _batches(store: Store) -> list[int]:
                 try:
                     numbers += store.read_file("runs", file, ["batch"])["batch"].drop_null().to_pylist()
                 except FormatError:
-                    continue  # which is told already
+                    continue  # it is among the findings already
             return sorted(numbers)
         except FileNotFoundError:
             continue  # upkeep was at it; list the files again
@@ -161,5 +162,5 @@ def _holes(batches: list[int]) -> Iterator[str]:
             yield f"batches {before + 1} to {after - 1} are missing"
 
 
-def _told(schema: pa.Schema) -> str:
-    return ", ".join(f"{one.name} {one.type}" for one in schema)
+def _columns(schema: pa.Schema) -> str:
+    return ", ".join(f"{column.name} {column.type}" for column in schema)

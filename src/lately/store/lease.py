@@ -67,7 +67,7 @@ class Process:
 
 
 def _started(pid: int) -> int | None:
-    """When a process started; None if there is none, or only what its parent has not asked about yet."""
+    """When a process started; None if it does not exist or is a zombie."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
             fields = file.read().rpartition(")")[2].split()
@@ -153,7 +153,7 @@ class Lease:
             try:
                 write_new(_LOCAL, _path(folder, lease.number), lease._content())
             except FileExistsError:
-                continue  # somebody was faster, and holds it now
+                continue  # another run was faster and holds it now
             if max(_numbers(folder), default=0) > lease.number:
                 # Others have come and gone since the listing above, and this number was free only because they tidied.
                 _unlink(_path(folder, lease.number))
@@ -178,7 +178,7 @@ class Lease:
             self._refuse(self.number)
 
     def renew(self) -> None:
-        """Hold it for as long again; late or not, while nobody has taken over."""
+        """Extend the lease by its full length, also after it has expired, unless another run has taken over."""
         self.check()
         write = write_whole if self.number in _numbers(self.folder) else write_new
         os.makedirs(self.folder, exist_ok=True)
@@ -212,7 +212,7 @@ class Lease:
 
 
 class Renewal:
-    """Renews a lease from a thread of its own, until it is told to stop or the lease is lost."""
+    """Renews a lease in a thread of its own, until it is stopped or the lease is lost."""
 
     def __init__(self, lease: Lease, lost: Callable[[], None]) -> None:
         self._lease, self._lost = lease, lost
@@ -235,7 +235,7 @@ class Renewal:
                 self._lost()
                 return
             except OSError:
-                continue  # a full disk, or a server that does not answer: nobody has taken over as far as is known
+                continue  # a full disk, or a server that does not answer; as far as is known the lease is still held
 
 
 def lease_folder(path: str, name: str = "lease") -> str | None:
@@ -278,7 +278,7 @@ def _release_in_place(path: str) -> None:
 
 
 def _read(folder: str, number: int, seconds: float) -> Holder | None:
-    """What a lease file says; None if it is gone. One that is damaged is held by nobody knows whom since it was written."""
+    """The content of a lease file, None if it is gone. A damaged one has an unknown holder and is held since it was written."""
     path = _path(folder, number)
     try:
         with open(path, "rb") as file:

@@ -166,11 +166,11 @@ class Store:
         if self.owner() is None:
             with suppress(FileExistsError):  # of two that claim it at the same moment, one does
                 write_new(self._fs, f"{self._root}/owner", owner.encode(), self.guard)
-        known = self.owner()
-        if known != owner:
+        current = self.owner()
+        if current != owner:
             raise InputError(
-                f"the store {self.path!r} has the tables of another run ({known}, this is {owner}); "
-                "give another [store] path, or remove it if nobody needs it any more"
+                f"the store {self.path!r} belongs to another run ({current}); this is {owner}",
+                remedy="give another [store] path, or remove the store if it is not needed any more",
             )
 
     def schema(self, table: str) -> pa.Schema:
@@ -220,15 +220,16 @@ class Store:
 
     def clear(self, batch: int) -> None:
         """Delete what an interrupted run of this batch, or of a later one, has written to any table."""
-        found = [one for table in self._schemas for one in self.all_files(table) if one.last >= batch]
-        for one in found:
-            if one.is_range:
+        files = [file for table in self._schemas for file in self.all_files(table) if file.last >= batch]
+        for file in files:
+            if file.is_range:
                 raise InputError(
-                    f"batch {batch} is to be run again, but the store {self.path!r} has put batches {one.first} to {one.last} "
-                    "into one file, as they were done for good: the [run] checkpoint is older than the store. Give another "
-                    "[store] path, or restore both from the same moment"
+                    f"batch {batch} is to be run again, but the store {self.path!r} has put batches "
+                    f"{file.first} to {file.last} into one file, as they were done for good: "
+                    "the [run] checkpoint is older than the store",
+                    remedy="give another [store] path, or restore both from the same moment",
                 )
-        remove_all(self._fs, [one.path for one in found], self.guard)
+        remove_all(self._fs, [file.path for file in files], self.guard)
 
     def remove(self, file: File) -> None:
         """Delete a file; it is no error if it does not exist."""
@@ -250,23 +251,25 @@ class Store:
         return self._listed(table, lambda name: batches_of(name[1:].rpartition(".")[0]) if name[0] == "." else None)
 
     def _listed(self, table: str, batches: Callable[[str], tuple[int, int] | None]) -> list[File]:
-        found = self._fs.get_file_info(fs.FileSelector(f"{self._root}/{table}", allow_not_found=True))
-        told = ((one, batches(one.base_name)) for one in found if one.type == fs.FileType.File)
-        return sorted(File(*both, one.base_name, one.path, one.size or 0, one.mtime_ns) for one, both in told if both)
+        entries = self._fs.get_file_info(fs.FileSelector(f"{self._root}/{table}", allow_not_found=True))
+        numbered = ((entry, batches(entry.base_name)) for entry in entries if entry.type == fs.FileType.File)
+        return sorted(
+            File(*ends, entry.base_name, entry.path, entry.size or 0, entry.mtime_ns) for entry, ends in numbered if ends
+        )
 
     def files(self, table: str) -> list[File]:
         """The files of a table that a reader must take, each row of the table in one of them, in the order of batches.
 
         Any of them may be gone when it is opened, as upkeep has written its rows into another one: list them again then.
         """
-        found = self.all_files(table)
+        files = self.all_files(table)
         for _ in range(_TRIES):
-            # While a folder is listed, files may be put together: it can show neither all of the old nor the new one.
+            # Compaction may run while a folder is listed: the listing can miss both some old files and the new one.
             again = self.all_files(table)
-            if {one.name for one in again if one.is_range} <= {one.name for one in found if one.is_range}:
+            if {file.name for file in again if file.is_range} <= {file.name for file in files if file.is_range}:
                 break
-            found = again
-        return effective_files(found)
+            files = again
+        return effective_files(files)
 
     def bytes_of(self, file: File) -> bytes:
         """The bytes of a file, all at one moment; FileNotFoundError if it is gone."""
