@@ -132,9 +132,15 @@ class Browser:
         try:
             yield lambda: [one["request"]["url"] for one in paused()]
         finally:
-            for one in paused():
-                self.call("Fetch.continueRequest", requestId=one["requestId"])
-            self.call("Fetch.disable")
+            try:
+                for request in paused():
+                    try:
+                        self.call("Fetch.continueRequest", requestId=request["requestId"])
+                    except RuntimeError as error:  # a page that was left, or gave up waiting, has cancelled it
+                        if "Invalid InterceptionId" not in str(error):
+                            raise
+            finally:
+                self.call("Fetch.disable")
 
     def run(self, script: str) -> Any:
         """The value of an expression in the page."""
