@@ -17,7 +17,7 @@ from typing import NamedTuple
 TomlPath = tuple[str | int, ...]
 
 #: Values that are longer are shortened in error messages.
-SHORT = 60
+MAX_VALUE_LENGTH = 60
 
 _BLANK = re.compile(r"(?:[ \t\n]|#[^\n]*)*")
 _KEY = re.compile(r"""[A-Za-z0-9_-]+|"(?:[^"\\]|\\.)*"|'[^']*'""")
@@ -25,7 +25,7 @@ _DOT = re.compile(r"[ \t]*\.[ \t]*")
 _EQUALS = re.compile(r"[ \t]*=[ \t]*")
 _STRING = re.compile(
     r'''"""(?:[^\\]|\\.)*?"{3,5}|\'\'\'.*?\'{3,5}|"(?:[^"\\]|\\.)*"|'[^']*\'''', re.DOTALL
-)  # of five quotes that end a text over several lines, two belong to the text
+)  # a multi-line text may end with up to two quotes of its own, hence {3,5}
 _PLAIN = re.compile(r"[^,\]}#\n]*[^,\]}#\n \t]")
 
 
@@ -173,7 +173,7 @@ def dotted(path: TomlPath) -> str:
     return "".join(steps).removeprefix(".")
 
 
-def shortened(text: str, longest: int = SHORT) -> str:
+def shortened(text: str, longest: int = MAX_VALUE_LENGTH) -> str:
     """Shorten a value to one line of at most this many characters."""
     first, *more = text.split("\n")
     return f"{first[:longest].rstrip()}…" if more or len(first) > longest else first

@@ -269,7 +269,7 @@ def test_paths_that_lead_nowhere_are_told(spark, tmp_path):
     ):
         with pytest.raises(InputError, match=told):
             sketch_files(f"{tmp_path}/{name}", key="url", time="ts", **BASE)
-    with pytest.raises(ParameterError, match=r"path=\[\]: name at least one"):
+    with pytest.raises(ParameterError, match=r"path=\[\]; name at least one"):
         sketch_files([], key="url", time="ts", **BASE)
 
 

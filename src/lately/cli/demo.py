@@ -22,18 +22,25 @@ _HEADLESS_SECONDS = 60
 def demo(
     headless: Annotated[
         bool,
-        typer.Option("--headless", help="For scripts: opens no browser, lasts a minute, exit code 1 if a promise is broken."),
+        typer.Option(
+            "--headless", help="For scripts: opens no browser, lasts a minute, exit code 1 if a guarantee is violated."
+        ),
     ] = False,
     seconds: Annotated[
-        int | None, typer.Option(metavar="SECONDS", help="End after so long; else with Ctrl-C.", show_default=False)
+        int | None,
+        typer.Option(metavar="SECONDS", help="Stop after this time; by default run until Ctrl-C.", show_default=False),
     ] = None,
     port: Annotated[
         int | None,
         typer.Option(
-            metavar="PORT", min=0, max=65_535, help="Of the dashboard; else 8765, or any that is free.", show_default=False
+            metavar="PORT",
+            min=0,
+            max=65_535,
+            help="The port of the dashboard; by default 8765, or any free one.",
+            show_default=False,
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(metavar="NUMBER", min=0, help="Another one makes other traffic.")] = 1,
+    seed: Annotated[int, typer.Option(metavar="NUMBER", min=0, help="The seed of the random traffic.")] = 1,
     open_browser: Annotated[bool, typer.Option("--open/--no-open", help="Open the dashboard in the browser.")] = True,
     keep: Annotated[
         Path | None,
@@ -43,7 +50,8 @@ def demo(
 ) -> None:
     """Made-up web traffic at eight sites, live: through a local Spark into sketches, onto a dashboard. Nothing to configure.
 
-    A crowd comes for one page, then all logins are attacked: watch the alarm. In the end answers are held against the truth.
+    First many visitors request one page, then an attack hits all logins and triggers an alert. At the end all answers are
+    compared with the exact ones.
     """
     if headless and seconds is None:
         seconds = _HEADLESS_SECONDS
@@ -51,12 +59,14 @@ def demo(
         display, demo_run = _parts()
         try:
             with demo_run.Demo(seconds=seconds, seed=seed, port=port, keep=keep) as on:
-                stopped = _shown(on, display, open_browser and not headless, as_json)
-                with nullcontext() if as_json else console.err.status("holding the answers against the truth"):
+                stopped = _run_and_display(on, display, open_browser and not headless, as_json)
+                with nullcontext() if as_json else console.err.status("comparing the answers with the exact ones"):
                     summed = on.record.summary(on.pipeline.store)
                 result = summed | {"stopped": stopped is not None, "folder": str(on.folder)}
         except KeyboardInterrupt:
-            print(f"lately: stopped; {'nothing is kept' if keep is None else f'what there is is in {keep}'}", file=sys.stderr)
+            print(
+                f"lately: stopped; {'nothing is kept' if keep is None else f'partial results are in {keep}'}", file=sys.stderr
+            )
             raise typer.Exit(130) from None
     if as_json:
         print_json(result)
@@ -71,7 +81,7 @@ def demo(
 
 
 def _parts() -> tuple[Any, Any]:
-    """What shows a demo and what runs it; both need Spark and a web server, which not everybody has."""
+    """What shows a demo and what runs it; both need Spark and a web server, which may not be installed."""
     try:
         from lately.demo import demo_run, display
     except (ImportError, lt.LatelyError) as error:
@@ -82,8 +92,8 @@ def _parts() -> tuple[Any, Any]:
     return display, demo_run
 
 
-def _shown(on: Any, display: Any, opens: bool, as_json: bool) -> int | None:
-    """Run it and show what there is to see; returns the signal that stopped it."""
+def _run_and_display(on: Any, display: Any, opens: bool, as_json: bool) -> int | None:
+    """Run the demo and display its progress; returns the signal that stopped it, or None."""
     from lately.core.jit import is_cold
 
     screen = console.screen()

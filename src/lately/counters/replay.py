@@ -44,7 +44,7 @@ def fraction_bits(most: int) -> np.uint64:
 
 @kernel
 def split_segments(positions: Any, places: Any, offsets: Any, stamps_of: Any, limits: Any, bits: Any) -> Any:
-    """A walk as weighted points, oldest first: a part of each segment at its start, the rest at its end.
+    """Converts retained positions into weighted points, oldest first: a part of each segment at its start, the rest at its end.
 
     Weights have ``bits`` bits after the point.
     """
@@ -105,7 +105,7 @@ def _merge_two(words: Any, out: Any, start: Any, middle: Any, stop: Any) -> None
 
 @helper
 def _rounded(weight: Any, bits: Any) -> Any:
-    """An integer next to a weight: the one above with the frequency that its fraction says."""
+    """Rounds a weight up or down; the share that is rounded up is its fractional part."""
     integral = weight >> bits
     return integral + np.uint64(weight - (integral << bits) > (integral * GAMMA) >> (_64 - bits))
 
@@ -115,7 +115,7 @@ def interleave(stamps: Any, weights: Any, offsets: Any, bits: Any) -> Any:
     """Merge, cell by cell, the sorted points of all inputs (row i of ``offsets`` is input i) into one sorted run each.
 
     Returns stamps, the cumulative counts within the cell, and the offsets of the cells. The counts are whole numbers:
-    what comes after any stamp is rounded, whatever the inputs that it is made of.
+    the total after each stamp is rounded once, not once per input.
     """
     inputs, cells = offsets.shape[0], offsets.shape[1] - 1
     most = 0
@@ -153,7 +153,7 @@ def interleave(stamps: Any, weights: Any, offsets: Any, bits: Any) -> Any:
             left -= weights[here[k] & _LOW]
             until = total - _rounded(left, bits)
             out_stamps[at], out_ends[at] = np.uint32(here[k] >> _32), until
-            at += int(until > end)  # a point that comes to nothing is overwritten by the next
+            at += int(until > end)  # a point whose weight rounds to 0 is overwritten by the next
             end = until
         out_offsets[cell + 1] = at
     return out_stamps[: out_offsets[cells]], out_ends[: out_offsets[cells]], out_offsets

@@ -50,11 +50,11 @@ class Snapshot:
 
     @property
     def spread(self) -> NDArray[np.float64]:
-        """For each row, how far apart two values that one cell may be given can lie."""
+        """For each row, the largest difference between two possible estimates of one cell."""
         return 2.0**self.levels + 2.0 * self.slack
 
     def raw(self, cells: Cells) -> Bounds:
-        """Bounds, with values that are right on average and may therefore lie outside of them."""
+        """Bounds with unbiased estimates; an estimate is not clipped and may lie outside its bounds."""
         tables = self._tables
         if tables is None and _FEW * cells.size < self._notes[0].size:
             tables = _table(4 * cells.size)  # of these cells alone: it stays in the processor's cache
@@ -90,8 +90,8 @@ def _table(entries: int) -> tuple[Any, Any]:
 class SharedWave(CounterArray):
     """An array of cells in rows, each cell counted to within ``eps`` of its row's arrivals, with certain bounds.
 
-    ``starts`` tells the first cell of each row. An update costs O(1), a row takes about log2(eps·N)/eps notes of 8 bytes,
-    or 16 once arrivals are counted several at once.
+    ``starts`` is the first cell of each row. An update costs O(1), a row takes about log2(eps·N)/eps notes of 8 bytes,
+    or 16 bytes after a weighted update.
 
     >>> array = SharedWave(cells=3, span=1000, eps=0.1)
     >>> array.add(np.arange(900, dtype=np.uint32) % 3, np.arange(1001, 1901, dtype=np.uint32))
@@ -234,9 +234,9 @@ class SharedWave(CounterArray):
         oldest = min(self.span, now - 1)
         if self.height:
             ages = source.integers(-1, oldest)
-            source.check(ages.size == self.until.size, "steps of slack are missing")
+            source.check(ages.size == self.until.size, "a wrong number of slack stamps")
             self.until = np.where(ages >= 0, now - ages, 0).astype(np.uint32).reshape(self.until.shape)
-            source.check(bool((np.diff(self.until.astype(np.int64), axis=1) <= 0).all()), "slack that does not shrink")
+            source.check(bool((np.diff(self.until.astype(np.int64), axis=1) <= 0).all()), "slack stamps out of order")
             source.check(not self.until[:, 1:][:, _STEPS[:-1] > most].any(), "more slack than arrivals")
         for index, row in enumerate(self.rows):
             self._read_row(row, source, index, (now, newest, oldest))
@@ -252,7 +252,7 @@ class SharedWave(CounterArray):
         lost = source.integers(-1, oldest)
         kept_notes = source.integers(0, size)
         source.check(lost.size == kept_notes.size == levels, "levels are missing")
-        source.check(lost[-1] == -1, "something was lost at the top")
+        source.check(lost[-1] == -1, "the top level has lost notes")
         row.lost = np.where(lost >= 0, now - lost, 0).astype(np.uint32)
         ages = source.integers(now - newest, oldest)
         cells = source.integers(int(self.starts[index]), int(self.starts[index + 1]) - 1)
@@ -268,7 +268,7 @@ class SharedWave(CounterArray):
         if source.choice(0, 1):
             runs = source.integers(1, MAX_COUNT)
             source.check(runs.size == ages.size, "the runs do not add up")
-            # A cell may stand for up to one multiple more than it counted, at every level.
+            # At every level, rounding may credit a cell with up to one multiple more than it counted.
             source.check(float((runs * 2.0**level).sum()) <= levels * 2.0**62, "longer runs than can be counted")
             most_of_all = np.bincount(cells - int(self.starts[index]), runs * 2.0**level).max(initial=0)
             source.check(float(most_of_all) < 2.0**63, "longer runs than can be counted")
@@ -291,7 +291,7 @@ def _slack(inputs: Sequence[SharedWave], shifts: Sequence[int], index: int) -> A
     at = at[at > 0]
     total = np.zeros(at.size)
     for array, shift in zip(inputs, shifts, strict=True):
-        since = np.maximum(at, shift + 1)[:, None]  # before an input began, it has what it had at its first stamp
+        since = np.maximum(at, shift + 1)[:, None]  # stamps before the start of an input use the values at its first stamp
         incomplete = np.maximum.accumulate(array.rows[index].lost[::-1])[::-1].astype(np.int64) + shift
         level = (incomplete >= since).sum(axis=1)
         exceeded = (array.until[index].astype(np.int64) + shift >= since).sum(axis=1)

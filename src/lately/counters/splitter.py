@@ -93,7 +93,7 @@ class Splitter(CounterArray):
         return sum(array.nbytes for array in (*self.pool, self.head, self.tail, self.periods))
 
     def splits(self, now: int) -> int:
-        """Sub-cells in the window that ends at ``now``, beyond the two that every cell has once it is warm."""
+        """Sub-cells in the window that ends at ``now``, beyond the two that every cell has after warm-up."""
         cells, where = self._walk()
         live = self.pool.last[where] >= self.live_from(now)
         return int(np.maximum(np.bincount(cells[live], minlength=self.cells) - 2, 0).sum())
@@ -189,7 +189,7 @@ class Splitter(CounterArray):
             ago = (now - began - shift) // self.steps  # whole periods since
             result.periods[:, 1] += np.where(ago == 0, earlier, np.where(ago == 1, recent, 0))
             result.periods[:, 2] += np.where(ago == 0, recent, 0)
-        result.periods[:, 0] = max(now - self.span, 1)  # sites began at different times: their rates are taken as of the window
+        result.periods[:, 0] = max(now - self.span, 1)  # the periods of sites differ: the merged period starts with the window
         cells = np.concatenate(owners)
         pool = Pool(np.concatenate([p.numbers for p in pools]), np.concatenate([p.marks for p in pools]))
         order = np.lexsort((pool.last, pool.init, cells))
@@ -217,10 +217,13 @@ class Splitter(CounterArray):
         source.check(all(int(sizes.sum()) == column.size < 2**31 for column in numbers), "the sub-cells do not add up")
         left, gone, unsure = numbers
         source.check(all(bool(((n >= 0) & (n <= MAX_COUNT)).all()) for n in numbers), "a count out of range")
-        source.check(float(left.sum() + gone.sum()) <= MAX_COUNT * len(self.periods), "more arrivals than can be")
+        source.check(float(left.sum() + gone.sum()) <= MAX_COUNT * len(self.periods), "more arrivals than can be counted")
         init, last = source.integers(0, min(2 * self.span + 1, now - 1)), source.integers(now - newest, min(self.span, now - 1))
         source.check(init.size == last.size == left.size, "columns of different lengths")
-        source.check(bool((unsure <= (left + gone) * (1 + 1e-9)).all() and (last <= init).all()), "numbers in no order")
+        source.check(
+            bool((unsure <= (left + gone) * (1 + 1e-9)).all() and (last <= init).all()),
+            "inconsistent counts or stamps in a sub-cell",
+        )
         cells = np.repeat(np.arange(self.cells), sizes)
         rising = np.diff(init, prepend=0) <= 0
         rising[(np.cumsum(sizes) - sizes)[sizes > 0]] = True
@@ -236,7 +239,7 @@ class Splitter(CounterArray):
 
 @helper
 def _threshold(period: Any, stamp: Any, weight: Any, limits: Any) -> Any:
-    """How many arrivals a sub-cell must have to be judged; where steps are ticks, by how many lately came."""
+    """The minimum number of arrivals before the rate of a sub-cell is compared; with ticks it scales with the recent rate."""
     steps, least, _, by_arrival = limits
     if by_arrival:
         return least
@@ -303,7 +306,7 @@ def _add(cells: Any, stamps: Any, counts: Any, state: Any, pool: Any, limits: An
         joins = False
         if newest != NONE and marks[newest, 3] != NONE:
             pred = marks[newest, 3]
-            # Two rates, each times both lengths: nothing is divided.
+            # Compares two rates by cross-multiplication, without a division.
             old = numbers[pred, 0] * (np.int64(marks[newest, 1]) - marks[newest, 0] + 1)
             new = numbers[newest, 0] * max(np.int64(marks[newest, 0]) - marks[pred, 0], 1)
             joins = max(old, new) <= mu * min(old, new)

@@ -74,7 +74,7 @@ class DashboardServer:
 
 
 def _free_port(port: int | None) -> int:
-    """The port, after checking that it is free; of None the usual one, or any."""
+    """The port, after checking that it is free; for None the default port, or any free one."""
     candidates = (_DEFAULT_PORT, 0) if port is None else (port,)
     for candidate in candidates:
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as trial:

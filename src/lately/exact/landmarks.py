@@ -71,14 +71,14 @@ class Landmarks(Index):
         return undo_writes(self, [(states, changed) for states in (self._own, self._longer, self._rest)])
 
     def lookup(self, column: Column, lefts: Ints, rights: Ints, now: int) -> Any:
-        """The aggregates over the positions from ``lefts[i]`` up to, without, ``rights[i]``: windows of this width class."""
+        """The aggregates over the positions from ``lefts[i]`` to ``rights[i] - 1``: windows of this width class."""
         ring = self._blocks()[0]
         if (
             ring.size > 1
             and self._settled < column.end
             and int(ring[(column.end - 1) & (ring.size - 1)]) >> self._bits < now >> self._bits
         ):
-            self._settle_up_to(column, column.end)  # nothing came since, but time has left the newest block behind
+            self._settle_up_to(column, column.end)  # no new arrivals, but the newest block has ended because time has advanced
         answers = self._operation.answers(lefts.size, column.values.dtype)
         states = self._own, self._longer, self._rest
         self._fold(states, self._blocks(), (lefts, rights, column.end, self._settled), self._operation.code, answers)
@@ -103,7 +103,7 @@ def block_of(blocks: Any, position: Any) -> Any:
 
 @kernel
 def block_start(blocks: tuple[Ints, int], first: int, end: int) -> int:
-    """Where the block begins that the position before ``end`` lies in."""
+    """The first position of the block that contains ``end - 1``."""
     start = end
     while start > first and block_of(blocks, start - 1) == block_of(blocks, end - 1):
         start -= 1
@@ -119,7 +119,7 @@ def grow(values: Numbers, states: Any, blocks: tuple[Ints, int], span: tuple[int
     for position in range(start, end):
         slot, before = position & mask, (position - 1) & mask
         state = lift(code, values[slot])
-        follows = 2  # blocks that lie between this position's and the one's before
+        follows = 2  # this block's number minus that of the previous position; 2: not adjacent
         if position > first:
             follows = block_of(blocks, position) - block_of(blocks, position - 1)
         if follows == 0:

@@ -20,8 +20,8 @@ from lately.monitor.region import Region
 from lately.monitor.state_bytes import read_site_numbers, write_site_numbers
 from lately.monitor.zones import Floats, to_float32
 
-#: Balancing must leave this share of the first room; with less, a site would report again at once.
-BALANCED_ROOM = 0.03
+#: The minimum room after balancing, as a share of the initial room; with less, a site would report again at once.
+MIN_ROOM_AFTER_BALANCING = 0.03
 
 
 class GeometricCoordinator(DriftCoordinator):
@@ -70,7 +70,7 @@ class GeometricCoordinator(DriftCoordinator):
         # while collecting, the site waits for the reference like all others
 
     def _balance(self) -> None:
-        """Balance the sites that have reported, or ask as many others again."""
+        """Balance the sites that have reported or, if that is not enough, ask as many more."""
         query, sites = self._balanced_query, self.sites
         site_states, state = self._members.states, self._announcer.queries[self._balanced_query]
         reported = [number for number in sites if site_states[number].waits]
@@ -79,7 +79,9 @@ class GeometricCoordinator(DriftCoordinator):
         mean = to_float32(np.mean([self._reported_norms(query, number) + slacks[number] for number in reported], axis=0))
         centre = mean if is_all else self._centres[query]
         origin = self._centres[query]
-        if self._room(query, region, centre, mean) > BALANCED_ROOM * self._room(query, region, 0 * origin, 0 * origin):
+        if self._room(query, region, centre, mean) > MIN_ROOM_AFTER_BALANCING * self._room(
+            query, region, 0 * origin, 0 * origin
+        ):
             state.subround += 1
             if is_all:
                 self._centres[query] = mean

@@ -186,7 +186,7 @@ class MicroBatch:
             changed.update({site: {name: tuple(at) for name, at in places.items()} for site, places in report.places.items()})
             if report.part is not None:
                 parts[report.part[0]] = report.part[1]
-            # A rejected row may name any site. The state has only sites with rows that count, or would if they were not ahead.
+            # A rejected row may name any site, so the state includes only sites with counted rows or with rows that are ahead.
             rows_of = {site: rows for site, rows in report.sites.items() if site in clocks or rows[3]}
             records |= {site: records.get(site, SiteRecord()).after(rows, micros) for site, rows in rows_of.items()}
         names = {spec.name for spec in self._plan.specs}

@@ -5,7 +5,7 @@
 The highest number holds. A run takes the lease by creating the next number, which only one of many can do (link(2), also over
 NFS), and only if the holder has released it, has not renewed it for as long as it lasts, or is a process of this machine that
 is gone. The holder rewrites its own file to renew it. Being late is not fatal: it has lost the lease when there is a higher
-number, and not before. So a run that slept finds out from one listing of a directory.
+number, and not before. So a run that was suspended finds out from one listing of a directory.
 """
 
 import getpass
@@ -40,7 +40,7 @@ class Process:
     pid: int
     #: When it started, in ticks since the machine did: a later process may have the same pid.
     started: int | None = None
-    #: Which start of the machine, and which namespace, the pid is of. None where the system does not tell.
+    #: The boot ID and the PID namespace that the pid belongs to; None if the system does not provide them.
     boot: str | None = None
     namespace: str | None = None
     user: str = ""
@@ -155,7 +155,7 @@ class Lease:
             except FileExistsError:
                 continue  # another run was faster and holds it now
             if max(_numbers(folder), default=0) > lease.number:
-                # Others have come and gone since the listing above, and this number was free only because they tidied.
+                # Others took and released the lease since the listing; this number is free only because they deleted the file.
                 _unlink(_path(folder, lease.number))
                 continue
             for number in _numbers(folder):
@@ -269,7 +269,7 @@ def _unlink(path: str) -> None:
 
 
 def _release_in_place(path: str) -> None:
-    """Say in a lease file that it is released, without taking space: bytes are replaced by as many."""
+    """Mark a lease file as released by overwriting bytes in place, which needs no free disk space."""
     held, released = b'"released": false', b'"released": true '
     with open(path, "r+b", buffering=0) as file:
         place = file.read().index(held)
