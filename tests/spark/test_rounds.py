@@ -1,6 +1,5 @@
 """Monitors as rounds: a pipeline's monitors say after each batch what sites and a coordinator say that are carried by hand."""
 
-import json
 import math
 
 import numpy as np
@@ -10,6 +9,7 @@ from pipelines import SITES, add_file, content, events, run, table
 
 import lately as lt
 from lately.config import of
+from lately.core.json_encoding import encode, to_json
 from lately.core.keys import hash_keys
 from lately.core.times import instant_of
 from lately.monitor import Announcement
@@ -308,7 +308,7 @@ def test_a_pipeline_draws_a_secret_seed_and_goes_on_with_it(spark, tmp_path):
         assert found == {version.plan["seed"]} == {pipeline.versions.seed()}
         restored = [pipeline.plan.monitors[0].monitor.restore(blob) for blob in monitor_blobs(pipeline, version)]
         assert {one.monitor.seed for one in restored} == found
-        assert str(*found) not in json.dumps(pipeline.store.about())
+        assert str(*found) not in encode(to_json(pipeline.store.about()))
         seeds += found
     assert len({*seeds, 20_120_615}) == 3
     said["run"]["seed"] = 7
