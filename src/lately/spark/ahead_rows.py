@@ -17,7 +17,7 @@ from lately.spark.side_tables import SideTable
 from lately.store import Store
 
 
-def write_ahead(rows: DataFrame, validator: RowValidator, reports: Sequence[TaskReport], store: Store, batch: int) -> None:
+def write_ahead_rows(rows: DataFrame, validator: RowValidator, reports: Sequence[TaskReport], store: Store, batch: int) -> None:
     """Write the rows that tasks rejected as ahead.
 
     Parameters
