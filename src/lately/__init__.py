@@ -32,8 +32,8 @@ from lately.exact.aggregates import Aggregate
 from lately.exact.answer import Answer, WindowAnswers
 from lately.exact.partials import Partials
 from lately.exact.windows import Windows
+from lately.ingest.merging import merge
 from lately.ingest.window_counter import WindowCounter
-from lately.ingest.windowed import merge
 from lately.monitor.distcm import DistributedCountMin
 from lately.sketches.ams import AmsSketch, FastAmsSketch
 from lately.sketches.countmin import CountMin

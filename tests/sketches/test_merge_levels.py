@@ -14,7 +14,7 @@ from naive import NaiveWindow
 from streams import make, streams
 
 import lately as lt
-from lately.ingest import windowed
+from lately.ingest import merging
 
 BUILD = {
     "counter-wave": lambda **o: lt.WindowCounter(window=100, eps=0.1, **o),
@@ -339,7 +339,7 @@ def test_a_long_chain_remembers_few_and_rises_slowly(monkeypatch):
     assert max(kept) < 2 * 64
     assert chain.merges == 2
     assert 1001 * 50 in chain.count()
-    monkeypatch.setattr(windowed, "_INPUT_BYTES", 4 * one.nbytes)  # as if they were large
+    monkeypatch.setattr(merging, "_INPUT_BYTES", 4 * one.nbytes)  # as if they were large
     chain = one
     for _ in range(300):
         chain = chain | one

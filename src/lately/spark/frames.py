@@ -18,7 +18,7 @@ from pyspark.sql import types as T
 
 from lately.core.codec import from_trusted_bytes
 from lately.core.errors import ParameterError
-from lately.ingest.windowed import merge as merge_sketches
+from lately.ingest.merging import merge as merge_sketches
 from lately.pipeline.sketch_recipe import KindName, SketchRecipe
 from lately.spark.arrow_types import arrow_schema
 from lately.spark.partials import Partials

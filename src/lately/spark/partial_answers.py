@@ -19,7 +19,7 @@ from lately.core.codec import from_trusted_bytes
 from lately.core.durations import Window
 from lately.core.errors import RangeError
 from lately.core.times import instant_of
-from lately.ingest.windowed import merge
+from lately.ingest.merging import merge
 from lately.pipeline.plan import PipelinePlan, QueryBinding, SketchSpec, StateSpec, WindowsSpec
 from lately.pipeline.state_versions import StateVersions
 from lately.pipeline.task_payload import unpacked

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from pyspark.sql import functions as F
 
 from lately.core.errors import InputError, ParameterError
-from lately.ingest.windowed import merge
+from lately.ingest.merging import merge
 from lately.pipeline.sketch_recipe import SketchRecipe
 from lately.sketches.ecm import EcmSketch
 from lately.sketches.quantiles import Quantiles

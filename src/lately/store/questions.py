@@ -19,7 +19,7 @@ from lately.core.answers import Answers, KeyCount, QuantileAt
 from lately.core.errors import InputError, QueryError, RangeError
 from lately.core.estimate import Estimate, Estimates
 from lately.core.times import tick_of
-from lately.ingest.windowed import merge
+from lately.ingest.merging import merge
 from lately.sketches.extracts import Extract, extract, view_of
 from lately.sketches.kinds import Question
 from lately.store.byte_cache import ByteBoundedCache
