@@ -462,7 +462,7 @@ run.spark = 3
     ),
     "kept for a number where times are dates": (
         SMALL.replace('"store"', '"store"\nkeep = 7'),
-        ["11: store.keep = 7: 7 is not a duration; this window is in time: write it like '10m'"],
+        ["11: store.keep = 7: 7 is not a duration, and this window is in time; write it like '10m'"],
     ),
     "kept for a part of a tick": (
         SMALL.replace('"store"', '"store"\nkeep = "3601500ms"'),

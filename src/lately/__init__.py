@@ -95,5 +95,5 @@ def __getattr__(name: str) -> _Any:
     try:
         spark = importlib.import_module("lately.spark")
     except ImportError as error:
-        raise LatelyError(f"lately.{name} needs Spark ({error}); run pip install 'lately[spark]'") from error
+        raise LatelyError(f"lately.{name} needs Spark ({error})", remedy="run pip install 'lately[spark]'") from error
     return spark if name == "spark" else spark.Pipeline

@@ -168,7 +168,7 @@ def test_infinite_bounds_stay_infinite_unless_nothing_is_left():
 def test_arithmetic_with_no_number_is_refused(bad):
     answer = lt.Estimate(10, 8, 13, 0.95)
     for symbol, compute in (("+", operator.add), ("-", operator.sub), ("*", operator.mul), ("/", operator.truediv)):
-        with pytest.raises(lt.InputError, match=rf"Estimate \{symbol} {bad}: give a finite number"):
+        with pytest.raises(lt.InputError, match=rf"Estimate \{symbol} {bad}; give a finite number"):
             compute(answer, bad)
 
 

@@ -394,7 +394,7 @@ def test_nothing_gives_null(sql):
 REFUSALS = {
     "select ecm_count(X'6162', 'a')": "2 bytes are too few for a sketch",
     "select ecm_top(ecm_sketch_agg(key, ts)) from events": "build the sketch with topk_sketch_agg",
-    "select ecm_sketch_agg(v, ts) from events": "is a float; keys are text, bytes, integers",
+    "select ecm_sketch_agg(v, ts) from events": "is a float; give text, bytes, integers",
     "select ecm_sketch_agg(key, ts, windw => '1h') from events": "ecm_sketch_agg has no option 'windw'; the options are",
     "select * from ecm_partial(table(select site, xxhash64(key), ts from events))": "add hashed => true",
 }

@@ -37,8 +37,8 @@ def _bench_folder() -> Path:
     top = Path(lt.__file__).resolve().parents[2]
     if not (top / "bench" / "report.py").is_file():
         raise lt.LatelyError(
-            "the benchmarks come with the source, not with the package: get the source of this version, "
-            "then run `pip install -e '.[bench]'` and `lately bench` in its folder"
+            "the benchmarks come with the source, not with the package",
+            remedy="get the source of this version, then run `pip install -e '.[bench]'` and `lately bench` in its folder",
         )
     return top
 

@@ -87,7 +87,7 @@ def _parts() -> tuple[Any, Any]:
     except (ImportError, lt.LatelyError) as error:
         reason = error if isinstance(error, ImportError) else error.__cause__ or error
         raise lt.LatelyError(
-            f"the demo needs Spark and a web server ({reason}); run pip install 'lately[spark,serve]'"
+            f"the demo needs Spark and a web server ({reason})", remedy="run pip install 'lately[spark,serve]'"
         ) from error
     return display, demo_run
 

@@ -28,7 +28,7 @@ def _length(text: str | None) -> Any:
         length = int(number)
     except ValueError as error:
         if kind == "arrivals":
-            raise lt.ParameterError(f"{text!r}: write a whole number after 'arrivals:'") from error
+            raise lt.ParameterError(f"{text!r} is no length", remedy="write a whole number after 'arrivals:'") from error
         return text
     if not colon:
         return length

@@ -44,7 +44,7 @@ class Remote:
     def __init__(self, url: str, token: str | None = None) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
-            raise InputError(f"--url {url}: give the address of a service, such as http://127.0.0.1:8765")
+            raise InputError(f"--url {url}", remedy="give the address of a service, such as http://127.0.0.1:8765")
         self._url, self._token = url.rstrip("/"), token
         proxies = [ProxyHandler({})] if parts.hostname in _LOOPBACK else []
         self._opener: OpenerDirector = build_opener(_NoRedirects, *proxies)
@@ -160,16 +160,18 @@ class Remote:
         except (ValueError, TypeError, KeyError, AttributeError):
             return self._foreign(f" (HTTP {status})")
         if status == 401:
-            return LatelyError(f"{self._url}: {message}; put its token into LATELY_TOKEN")
+            return LatelyError(f"{self._url}: {message}", remedy="put its token into LATELY_TOKEN")
         kind = _NotYetError if error.get("code") in ("too_slow", "busy") else LatelyError
-        return kind(f"{message}; {remedy}" if remedy and remedy not in message else message)
+        return kind(message, remedy if remedy and remedy not in message else None)
 
     def _unreachable(self, reason: object) -> LatelyError:
         why = getattr(reason, "strerror", None) or str(reason) or type(reason).__name__
-        return LatelyError(f"{self._url} does not answer: {why}; start it with `lately serve STORE`, or check the address")
+        return LatelyError(
+            f"{self._url} does not answer: {why}", remedy="start it with `lately serve STORE`, or check the address"
+        )
 
     def _foreign(self, more: str = "") -> LatelyError:
-        return LatelyError(f"{self._url}: what answers here{more} is no service of lately; check the address")
+        return LatelyError(f"{self._url}: what answers here{more} is no service of lately", remedy="check the address")
 
 
 def _range(options: QueryOptions) -> dict[str, Any]:

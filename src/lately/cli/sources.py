@@ -89,8 +89,8 @@ def open_source(store: str | None, url: str | None) -> AnswerSource:
     path = store or os.environ.get("LATELY_STORE")
     if not path and not os.path.isdir(DEFAULT_STORE):
         raise InputError(
-            f"there is no store in the folder {DEFAULT_STORE!r} here; say where it is with --store PATH or LATELY_STORE, "
-            "or where its service is with --url URL"
+            f"there is no store in the folder {DEFAULT_STORE!r} here",
+            remedy="say where it is with --store PATH or LATELY_STORE, or where its service is with --url URL",
         )
     return Local(path or DEFAULT_STORE)
 
@@ -105,5 +105,7 @@ def store_errors() -> Iterator[None]:
             import pyarrow as pa  # not needed to query a service
 
             if isinstance(error, pa.ArrowException):
-                raise FormatError(f"a file of the store cannot be read ({error}); run lately store check on it") from error
+                raise FormatError(
+                    f"a file of the store cannot be read ({error})", remedy="run lately store check on it"
+                ) from error
             raise

@@ -64,10 +64,10 @@ class Answers(Generic[R]):
 
     def __init__(self, row: type[R], columns: Sequence[Column], *, missed: int | None = None) -> None:
         if len(columns) != len(row._fields):
-            raise ParameterError(f"{len(columns)} columns for a {row.__name__}; give {', '.join(row._fields)}")
+            raise ParameterError(f"{len(columns)} columns for a {row.__name__}", remedy=f"give {', '.join(row._fields)}")
         sizes = [len(column) for column in columns]
         if len(set(sizes)) > 1:
-            raise ParameterError(f"columns of {', '.join(map(str, sizes))} rows; give columns of one length")
+            raise ParameterError(f"columns of {', '.join(map(str, sizes))} rows", remedy="give columns of one length")
         self._row = row
         self._columns = [c if isinstance(c, Estimates | np.ndarray) else list(c) for c in columns]
         self.missed = missed

@@ -123,7 +123,7 @@ def opened(data: bytes | bytearray | memoryview, limit: int | None) -> tuple[int
     try:
         view = memoryview(data).cast("B")
     except TypeError as error:
-        raise FormatError(f"cannot read a sketch from a {type(data).__name__}; give bytes") from error
+        raise FormatError(f"cannot read a sketch from a {type(data).__name__}", remedy="give bytes") from error
     size = _HEADER.size + _CRC.size
     if len(view) < size:
         raise FormatError(f"{len(view)} bytes are too few for a sketch, which starts with a {size}-byte header")
@@ -131,7 +131,9 @@ def opened(data: bytes | bytearray | memoryview, limit: int | None) -> tuple[int
     if magic != MAGIC:
         raise FormatError(f"the data starts with {magic!r}, not {MAGIC!r}; it is no sketch of lately")
     if not 1 <= version <= VERSION:
-        raise FormatError(f"the data has format version {version}; this lately reads versions 1 to {VERSION}: upgrade it")
+        raise FormatError(
+            f"the data has format version {version}, and this lately reads versions 1 to {VERSION}", remedy="upgrade lately"
+        )
     if len(view) - size != length:
         raise FormatError(f"the data is {len(view):,} bytes, its header says {length + size:,}; it was cut or padded")
     (crc,) = _CRC.unpack_from(view, _HEADER.size)
@@ -139,7 +141,7 @@ def opened(data: bytes | bytearray | memoryview, limit: int | None) -> tuple[int
         raise FormatError("the checksum does not match; the data was damaged on its way here")
     extended = flags == EXTENDED and version > 1 and hasattr(_FAMILIES.get(family), "_extended")
     if (flags and not extended) or family not in _FAMILIES.keys() | OF_MONITORS.keys():
-        raise FormatError(f"the data has family {family} and flags {flags}, unknown to this lately: upgrade it")
+        raise FormatError(f"the data has family {family} and flags {flags}, unknown to this lately", remedy="upgrade lately")
     return family, Reader(view[size:], max(LIMIT, 32 * len(view)) if limit is None else limit, version, extended)
 
 
@@ -349,7 +351,8 @@ class Reader:
         """Refuse, before allocating, a state that would take more memory than allowed."""
         if nbytes > self.limit:
             raise FormatError(
-                f"the sketch would take {nbytes:,} bytes, more than {self.limit:,}; if you trust it, pass limit={nbytes}"
+                f"the sketch would take {nbytes:,} bytes, more than {self.limit:,}",
+                remedy=f"if you trust it, pass limit={nbytes}",
             )
 
     def check(self, fine: bool, problem: str) -> None:

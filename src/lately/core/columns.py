@@ -40,7 +40,7 @@ def arrow(values: Any) -> Any:
 def refuse_masked(values: object, name: str) -> None:
     """NumPy's masked arrays lose their mask on the way to plain arrays; a masked value is a missing one."""
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
-        raise InputError(f"{int(np.asarray(values.mask).sum())} of the {name} are masked; fill or drop them first")
+        raise InputError(f"{int(np.asarray(values.mask).sum())} of the {name} are masked", remedy="fill or drop them first")
 
 
 def whole_numbers(values: Any, name: str) -> Ints:
@@ -49,20 +49,22 @@ def whole_numbers(values: Any, name: str) -> Ints:
     if is_arrow(values) or hasattr(values, "to_arrow"):
         column = arrow(values)
         if column.null_count:
-            raise InputError(f"{column.null_count} of the {name} are null; fill or drop them first")
+            raise InputError(f"{column.null_count} of the {name} are null", remedy="fill or drop them first")
         values = column.to_numpy(zero_copy_only=False)
     try:
         array = np.atleast_1d(np.asarray(values))
     except ValueError as error:  # lists in lists, of different lengths
-        raise InputError(f"cannot read {name}: {error}; give one column of whole numbers") from error
+        raise InputError(f"cannot read {name}: {error}", remedy="give one column of whole numbers") from error
     if array.ndim != 1:
-        raise InputError(f"{name} has {array.ndim} dimensions; give one column")
+        raise InputError(f"{name} has {array.ndim} dimensions", remedy="give one column")
     if array.dtype.kind == "f" and array.size:
         bad = array[~(np.floor(array) == array)]
         if bad.size:
             raise InputError(f"{name} has the value {bad[0]}; {name} must be whole numbers")
         if np.abs(array).max() > 2**53:
-            raise InputError(f"{name} has the value {np.abs(array).max()}, too large for an exact float; give integers")
+            raise InputError(
+                f"{name} has the value {np.abs(array).max()}, too large for an exact float", remedy="give integers"
+            )
         return array.astype(np.int64)
     if array.dtype.kind == "u" and array.size and int(array.max()) >= 2**63:
         raise InputError(f"{name} has the value {int(array.max())}; {name} must be below 2**63")
@@ -90,9 +92,9 @@ def signed_counts(values: Any, size: int, name: str = "counts") -> Ints | None:
     if counts.size == 1 and size != 1 and np.ndim(values) == 0:
         counts = np.broadcast_to(counts, size).copy()
     if counts.size != size:
-        raise InputError(f"{counts.size:,} {name} for {size:,} keys; give one each, or leave {name} out")
+        raise InputError(f"{counts.size:,} {name} for {size:,} keys", remedy=f"give one each, or leave {name} out")
     weight = float(np.abs(counts.astype(np.float64)).sum())
     if weight > 2.0**62:
         signs = " without their signs" if counts.min() < 0 else ""
-        raise InputError(f"{name} add up to {weight:.3g}{signs}, more than 2**62; scale them down")
+        raise InputError(f"{name} add up to {weight:.3g}{signs}, more than 2**62", remedy="scale them down")
     return counts

@@ -44,10 +44,10 @@ def nanoseconds(duration: Duration) -> int:
     if isinstance(duration, np.timedelta64):
         exact = duration.astype("timedelta64[ns]")
         if exact.astype(duration.dtype) != duration:  # NaT, or too long
-            raise ParameterError(f"{duration!r} is not a whole number of nanoseconds below 2**63; write it like '10m'")
+            raise ParameterError(f"{duration!r} is not a whole number of nanoseconds below 2**63", remedy="write it like '10m'")
         return int(exact.astype(np.int64))
     if not isinstance(duration, str):
-        raise ParameterError(f"{duration!r} is not a duration; write it like '10m', '1h 30m' or timedelta(minutes=10)")
+        raise ParameterError(f"{duration!r} is not a duration", remedy="write it like '10m', '1h 30m' or timedelta(minutes=10)")
     fractional, integral, at = 0.0, 0, 0
     text = duration.lower()
     while at < len(text):
@@ -105,16 +105,20 @@ class Window:
         """
         if isinstance(window, arrivals):
             if tick is not None:
-                raise ParameterError(f"tick={tick!r} with a window of arrivals: leave tick out, an arrival is the tick")
+                raise ParameterError(
+                    f"tick={tick!r} with a window of arrivals", remedy="leave tick out, an arrival is the tick"
+                )
             return cls("arrivals", int(window.n), 1)
         if isinstance(window, bool) or isinstance(tick, bool):
             raise ParameterError(f"window={window!r}, tick={tick!r}: a duration is a text, a timedelta or an integer")
         if _is_whole(window):
             if tick is not None and not _is_whole(tick):
-                raise ParameterError(f"window={window!r} is an integer but tick={tick!r} is not; give both the same way")
+                raise ParameterError(
+                    f"window={window!r} is an integer but tick={tick!r} is not", remedy="give both the same way"
+                )
             return cls("integer", *_cut(int(window), 1 if tick is None else int(tick), window, 1 if tick is None else tick))
         if _is_whole(tick):
-            raise ParameterError(f"tick={tick!r} is an integer but window={window!r} is not; write tick='1s'")
+            raise ParameterError(f"tick={tick!r} is an integer but window={window!r} is not", remedy="write tick='1s'")
         length, unit = nanoseconds(window), nanoseconds("1s" if tick is None else tick)
         return cls("time", *_cut(length, unit, window, "1s" if tick is None else tick))
 
@@ -127,15 +131,19 @@ class Window:
         """A length of time in ticks, of which it must be a whole number; not checked against the window."""
         if self.kind == "time":
             if _is_whole(duration):
-                raise ParameterError(f"{duration!r} is not a duration; this window is in time: write it like '10m'")
+                raise ParameterError(
+                    f"{duration!r} is not a duration, and this window is in time", remedy="write it like '10m'"
+                )
             units = nanoseconds(duration)
         elif isinstance(duration, bool) or not _is_whole(duration):
             what = "arrivals" if self.kind == "arrivals" else "integer times"
-            raise ParameterError(f"{duration!r}: this window is over {what}; give a whole number")
+            raise ParameterError(f"{duration!r}: this window is over {what}", remedy="give a whole number")
         else:
             units = int(duration)
         if units % self.unit:
-            raise ParameterError(f"{duration!r} is not a whole number of ticks of {self.text(1)}; ask for a multiple of a tick")
+            raise ParameterError(
+                f"{duration!r} is not a whole number of ticks of {self.text(1)}", remedy="ask for a multiple of a tick"
+            )
         return units // self.unit
 
     def text(self, ticks: int) -> str:
@@ -158,14 +166,19 @@ def _cut(length: int, unit: int, window: object, tick: object) -> tuple[int, int
     if length <= 0 or unit <= 0:
         raise ParameterError(f"window={window!r}, tick={tick!r}: both must be longer than nothing")
     if unit >= 2**63:
-        raise ParameterError(f"tick={tick!r} is longer than 2**63 - 1; give a finer tick=")
+        raise ParameterError(f"tick={tick!r} is longer than 2**63 - 1", remedy="give a finer tick=")
     if length < unit:
-        raise ParameterError(f"window={window!r} is shorter than one tick of {tick!r}; give a finer tick= or a longer window=")
+        raise ParameterError(
+            f"window={window!r} is shorter than one tick of {tick!r}", remedy="give a finer tick= or a longer window="
+        )
     if length % unit:
-        raise ParameterError(f"window={window!r} is not a whole number of ticks of {tick!r}; make it a multiple of tick=")
+        raise ParameterError(
+            f"window={window!r} is not a whole number of ticks of {tick!r}", remedy="make it a multiple of tick="
+        )
     if length // unit > MAX_WINDOW_TICKS:
         raise ParameterError(
-            f"window={window!r} has {length // unit:,} ticks of {tick!r}, more than {MAX_WINDOW_TICKS:,}; give a coarser tick="
+            f"window={window!r} has {length // unit:,} ticks of {tick!r}, more than {MAX_WINDOW_TICKS:,}",
+            remedy="give a coarser tick=",
         )
     return length // unit, unit
 

@@ -200,7 +200,7 @@ def _finite(number: Any, operator: str) -> int | float:
     """A number of Python from any kind of number, refused where the bounds of the result would mean nothing."""
     plain = int(number) if isinstance(number, Integral) else float(number)
     if not math.isfinite(plain):
-        raise InputError(f"Estimate {operator} {plain}: give a finite number")
+        raise InputError(f"Estimate {operator} {plain}", remedy="give a finite number")
     return plain
 
 
@@ -241,4 +241,4 @@ def data_frame(table: Any) -> Any:
     try:
         return table.to_pandas()
     except ImportError as error:
-        raise LatelyError("to_pandas() needs pandas; run pip install pandas, or use to_arrow()") from error
+        raise LatelyError("to_pandas() needs pandas", remedy="run pip install pandas, or use to_arrow()") from error

@@ -150,7 +150,7 @@ class HashedKeys(Keys):
 
     def pick(self, rows: Ints) -> list[Any]:
         if self.source is None:
-            raise InputError("keys given as hashes cannot be given back; give the keys themselves")
+            raise InputError("keys given as hashes cannot be given back", remedy="give the keys themselves")
         return self.source.pick(rows if self.rows is None else self.rows[rows])
 
     def take(self, rows: Ints | slice) -> Keys:
@@ -250,7 +250,7 @@ def one_key(key: Any) -> Any:
     """A single key as a column of one; a column of more is refused, so that no answer is silently left out."""
     column = [key] if isinstance(key, tuple) else key
     if not isinstance(column, str | bytes | int) and (size := len(key_column(column))) != 1:
-        raise InputError(f"count() answers for one key and was given {size:,}; use counts() for a column")
+        raise InputError(f"count() answers for one key and was given {size:,}", remedy="use counts() for a column")
     return column
 
 
@@ -289,31 +289,31 @@ def key_column(keys: Any, depth: int = 0) -> Keys:
 def _one(key: Any) -> Keys:
     if isinstance(key, int | np.integer):
         if not -(2**63) <= int(key) < 2**63:
-            raise InputError(f"the key {int(key)} does not fit in 64 bits; give it as text or bytes")
+            raise InputError(f"the key {int(key)} does not fit in 64 bits", remedy="give it as text or bytes")
         return IntegerKeys(np.array([int(key)], np.int64))
     try:
         raw = key if isinstance(key, bytes) else str(key).encode()
     except UnicodeEncodeError as error:
-        raise InputError(f"the key {key!r} is not valid Unicode ({error.reason}); give it as bytes") from error
+        raise InputError(f"the key {key!r} is not valid Unicode ({error.reason})", remedy="give it as bytes") from error
     return TextKeys(np.frombuffer(raw, np.uint8), np.array([0, len(raw)], np.int64), not isinstance(key, bytes))
 
 
 def _inside(depth: int) -> int:
     """The depth of what is inside a tuple at this depth."""
     if depth == MAX_DEPTH:
-        raise InputError(f"a key nests tuples more than {MAX_DEPTH} deep; give its parts side by side, or as text")
+        raise InputError(f"a key nests tuples more than {MAX_DEPTH} deep", remedy="give its parts side by side, or as text")
     return depth + 1
 
 
 def _tuple(key: tuple[Any, ...], depth: int) -> Keys:
     if not key:
-        raise InputError("the key () is an empty tuple; give at least one part")
+        raise InputError("the key () is an empty tuple", remedy="give at least one part")
     return TupleKeys([_single(part, _inside(depth)) for part in key])
 
 
 def _together(parts: Sequence[Keys]) -> Keys:
     if not parts:
-        raise InputError("a frame without columns; give at least one column of keys")
+        raise InputError("a frame without columns", remedy="give at least one column of keys")
     return TupleKeys(parts)
 
 
@@ -323,7 +323,7 @@ def _tuples(keys: list[Any], depth: int) -> Keys:
         if not isinstance(key, tuple) or len(key) != width:
             raise InputError(f"the key {key!r} beside {keys[0]!r}; keys that are tuples must all have {width} parts")
     if width == 0:
-        raise InputError("the key () is an empty tuple; give at least one part")
+        raise InputError("the key () is an empty tuple", remedy="give at least one part")
     return TupleKeys([key_column(list(part), _inside(depth)) for part in zip(*keys, strict=True)])
 
 
@@ -337,10 +337,10 @@ def _plain_integers(keys: list[int]) -> Keys:
 
 def _integers(values: NDArray[Any]) -> Keys:
     if values.ndim != 1:
-        raise InputError(f"keys has {values.ndim} dimensions; give one column")
+        raise InputError(f"keys has {values.ndim} dimensions", remedy="give one column")
     if values.dtype.kind == "u" and values.dtype.itemsize == 8 and values.size and int(values.max()) >= 2**63:
         raise InputError(
-            f"the key {int(values.max())} does not fit in a signed 64-bit integer; give such keys as text or bytes"
+            f"the key {int(values.max())} does not fit in a signed 64-bit integer", remedy="give such keys as text or bytes"
         )
     return IntegerKeys(np.ascontiguousarray(values, np.int64))
 
@@ -356,7 +356,7 @@ def _from_arrow_like(keys: Any, depth: int) -> Keys:
         if isinstance(error, TypeError) and not hasattr(keys, "__iter__"):
             raise _unsupported(keys) from error
         if not isinstance(keys, list):
-            raise InputError(f"cannot read keys: {error}; give text, bytes, integers or tuples of those") from error
+            raise InputError(f"cannot read keys: {error}", remedy="give text, bytes, integers or tuples of those") from error
     return MixedKeys([_single(key, depth) for key in keys])
 
 
@@ -378,7 +378,7 @@ def _arrow_keys(column: Any, depth: int) -> Keys:
 
     kind = column.type
     if column.null_count:
-        raise InputError(f"{column.null_count} of the keys are null; fill or drop them first")
+        raise InputError(f"{column.null_count} of the keys are null", remedy="fill or drop them first")
     if pa.types.is_dictionary(kind):
         return DictionaryKeys(_arrow_keys(column.dictionary, depth), column.indices.to_numpy(zero_copy_only=False))
     if pa.types.is_integer(kind):
@@ -391,10 +391,10 @@ def _arrow_keys(column: Any, depth: int) -> Keys:
         return TextKeys(*arrow_text(column), is_text(kind))
     if len(column):
         raise _unsupported(column[0].as_py())
-    raise InputError(f"keys of type {kind} are not supported; give text, bytes, integers or tuples of those")
+    raise InputError(f"keys of type {kind} are not supported", remedy="give text, bytes, integers or tuples of those")
 
 
 def _unsupported(key: object) -> InputError:
     if isinstance(key, float) and key != key:  # how pandas writes null
-        return InputError("a key is nan, which is no key; fill or drop such rows first")
-    return InputError(f"the key {key!r} is a {type(key).__name__}; keys are text, bytes, integers or tuples of those")
+        return InputError("a key is nan, which is no key", remedy="fill or drop such rows first")
+    return InputError(f"the key {key!r} is a {type(key).__name__}", remedy="give text, bytes, integers or tuples of those")

@@ -26,7 +26,7 @@ def bars(labels: Any, estimates: Estimates, ax: Any = None, **style: Any) -> Any
     """
     names = list(labels) if isinstance(labels, list | tuple) else np.asarray(labels, object).tolist()
     if len(names) != len(estimates):
-        raise ParameterError(f"{len(names):,} labels for {len(estimates):,} estimates; give one for each")
+        raise ParameterError(f"{len(names):,} labels for {len(estimates):,} estimates", remedy="give one for each")
     value, errors = _value_and_errors(estimates)
     ax = _axes(_BAR_INCHES * len(names)) if ax is None else ax
     places = np.arange(len(names))  # not the labels themselves: bars with the same label would lie on each other

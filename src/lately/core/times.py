@@ -32,10 +32,12 @@ def ticks_of(times: Any, window: Window) -> Ints:
     """
     values, scale = _normalise(times)
     if values.ndim != 1:
-        raise InputError(f"times has {values.ndim} dimensions; give one column")
+        raise InputError(f"times has {values.ndim} dimensions", remedy="give one column")
     if window.kind == "integer":
         if scale:
-            raise InputError("times are dates but the window is in integers; build it like window='1h', or give integer times")
+            raise InputError(
+                "times are dates but the window is in integers", remedy="build it like window='1h', or give integer times"
+            )
         ticks = whole_numbers(values, "times")
         ticks = ticks if window.unit == 1 else ticks // window.unit
     else:
@@ -62,7 +64,7 @@ def ticks_of_keys(times: Any, window: Window, size: int) -> Ints:
     if ticks.size == 1 and np.ndim(times) == 0:
         return np.full(size, ticks[0])
     hint = " (a tuple is one key: give a list)" if size == 1 else ""
-    raise InputError(f"{size:,} keys but {ticks.size:,} times{hint}; give one time for each key, or one for all")
+    raise InputError(f"{size:,} keys but {ticks.size:,} times{hint}", remedy="give one time for each key, or one for all")
 
 
 def tick_of(time: Any, window: Window) -> int:
@@ -115,7 +117,7 @@ def is_instant(value: object) -> bool:
 def _normalise(times: Any) -> tuple[np.ndarray[Any, Any], int]:
     """The raw numbers, and how many nanoseconds one of them is (0 when the caller gave plain numbers)."""
     if times is None:
-        raise InputError("times is None; give the instant of each arrival")
+        raise InputError("times is None", remedy="give the instant of each arrival")
     if isinstance(times, date):
         times = [times]
     if isinstance(times, list | tuple) and times and isinstance(times[0], date):
@@ -137,20 +139,22 @@ def _normalise(times: Any) -> tuple[np.ndarray[Any, Any], int]:
     if values.dtype.kind == "M":
         return _datetime64s(values)
     if values.dtype.kind == "f" and not np.isfinite(values).all():
-        raise InputError(f"times has the value {values[~np.isfinite(values)][0]}; fill or drop it first")
+        raise InputError(f"times has the value {values[~np.isfinite(values)][0]}", remedy="fill or drop it first")
     if values.dtype.kind == "O":
         return _datetimes(values.tolist()), 1_000
     if values.dtype.kind not in "iuf":
-        raise InputError(f"times has the type {values.dtype}; give datetimes, datetime64, Arrow timestamps or numbers")
+        raise InputError(f"times has the type {values.dtype}", remedy="give datetimes, datetime64, Arrow timestamps or numbers")
     return values, 0
 
 
 def _datetimes(times: list[Any] | tuple[Any, ...]) -> Ints:
     """Microseconds since 1970; a datetime without a zone is taken as UTC, a date as its midnight."""
     for missing in (t for t in times if t is None or t != t):  # NaT and nan differ from themselves
-        raise InputError(f"times has the value {missing!r}; fill or drop it first")
+        raise InputError(f"times has the value {missing!r}", remedy="fill or drop it first")
     for odd in (t for t in times if not isinstance(t, date)):
-        raise InputError(f"times has the value {odd!r} of type {type(odd).__name__}; give all as datetimes or as numbers")
+        raise InputError(
+            f"times has the value {odd!r} of type {type(odd).__name__}", remedy="give all as datetimes or as numbers"
+        )
     dated = (t if isinstance(t, datetime) else datetime(t.year, t.month, t.day) for t in times)
     gaps = [(t if t.tzinfo else t.replace(tzinfo=UTC)) - EPOCH for t in dated]
     return np.array([(g.days * 86_400 + g.seconds) * 10**6 + g.microseconds for g in gaps], np.int64)
@@ -159,7 +163,7 @@ def _datetimes(times: list[Any] | tuple[Any, ...]) -> Ints:
 def _datetime64s(values: np.ndarray[Any, Any]) -> tuple[Ints, int]:
     """The numbers inside, in a unit between seconds and nanoseconds."""
     if np.isnat(values).any():
-        raise InputError(f"{int(np.isnat(values).sum())} of the times are NaT; fill or drop them first")
+        raise InputError(f"{int(np.isnat(values).sum())} of the times are NaT", remedy="fill or drop them first")
     unit = np.datetime_data(values.dtype)[0]
     fine = unit if unit in _UNIT_NS else "ns" if unit in ("ps", "fs", "as") else "s"
     converted = values.astype(f"datetime64[{fine}]", copy=False)
@@ -172,7 +176,7 @@ def _arrow_times(column: Any) -> tuple[np.ndarray[Any, Any], int]:
     import pyarrow as pa
 
     if column.null_count:
-        raise InputError(f"{column.null_count} of the times are null; fill or drop them first")
+        raise InputError(f"{column.null_count} of the times are null", remedy="fill or drop them first")
     kind = column.type
     if pa.types.is_timestamp(kind):
         return column.cast(pa.int64()).to_numpy(zero_copy_only=False), _UNIT_NS[kind.unit]
@@ -182,7 +186,7 @@ def _arrow_times(column: Any) -> tuple[np.ndarray[Any, Any], int]:
         return _normalise(column.to_numpy(zero_copy_only=False))
     if pa.types.is_string(kind) or pa.types.is_large_string(kind) or kind == pa.string_view():
         return _normalise(column.to_pylist())
-    raise InputError(f"times has the Arrow type {kind}; give timestamps, dates or numbers")
+    raise InputError(f"times has the Arrow type {kind}", remedy="give timestamps, dates or numbers")
 
 
 def _check_seconds(values: np.ndarray[Any, Any]) -> None:
@@ -190,8 +194,9 @@ def _check_seconds(values: np.ndarray[Any, Any]) -> None:
     for worst in (values.min(), values.max()):
         if not _FIRST_SECOND <= worst < _LAST_SECOND:
             raise InputError(
-                f"times has the value {worst}: in a window of time numbers are seconds since 1970, and that is beyond the "
-                "year 9999; divide milliseconds by 1000, or give datetime64[ms]"
+                f"times has the value {worst}: in a window of time numbers are seconds since 1970, and that is beyond "
+                "the year 9999",
+                remedy="divide milliseconds by 1000, or give datetime64[ms]",
             )
 
 
@@ -201,7 +206,7 @@ def _rescale(values: Ints, scale: int, unit: int) -> Ints:
         return values if unit == scale else values // (unit // scale)
     if values.size and max(int(values.max()), -int(values.min())) * scale >= 2**63:
         raise InputError(
-            f"times reach {int(np.abs(values).max()):,}, too far from 1970 for ticks of {unit} ns; use a coarser tick="
+            f"times reach {int(np.abs(values).max()):,}, too far from 1970 for ticks of {unit} ns", remedy="use a coarser tick="
         )
     return values * scale // unit
 

@@ -172,8 +172,9 @@ def _age(clock: Window, value: Any, name: str) -> tuple[bool, int]:
         if "whole number of ticks" in str(error):
             finer = f"build the Windows with a finer tick= than {clock.text(1)}"
             raise RangeError(f"{name}={value!r} is not a whole number of ticks", remedy=finer) from error
-        hint = "; for a number of arrivals write lt.arrivals(1000)" if isinstance(value, int) else ""
-        raise RangeError(f"{name}: {error}{hint}") from error
+        arrivals_hint = "for a number of arrivals write lt.arrivals(1000)" if isinstance(value, int) else None
+        remedy = "; ".join(part for part in (error.remedy, arrivals_hint) if part)
+        raise RangeError(f"{name}: {error.message}", remedy=remedy) from error
     if not 0 <= age <= 2**40:
         raise RangeError(
             f"{name}={value!r} is negative, or more than 2**40 ticks", remedy=f"give an age, such as {clock.text(60)!r}"

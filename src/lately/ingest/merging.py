@@ -90,7 +90,8 @@ class Mergeable(WindowedState[S]):
         if getattr(self._shape, "counter", None) not in RESIZED:
             raise MergeError(
                 f"lt.merge(…, eps={eps!r}): only waves and exponential histograms can become finer or coarser by merging, and "
-                f"{self._why_fixed()}; leave eps out"
+                + self._why_fixed(),
+                remedy="leave eps out",
             )
         return replace(self._shape, counter_eps=float(eps))
 
@@ -105,7 +106,8 @@ class Mergeable(WindowedState[S]):
         if self._window.kind == "arrivals" and len(inputs) > 1:
             raise MergeError(
                 "windows of arrivals cannot be merged: which of two sites' arrivals are the last n overall is in neither "
-                "sketch (ECM-15, section 5.1); use a window of time, such as window='1h'"
+                "sketch (ECM-15, section 5.1)",
+                remedy="use a window of time, such as window='1h'",
             )
         if (arrived := sum(part._arrived for part in inputs)) > MAX_COUNT:
             raise MergeError(f"{arrived:,} arrivals in all, more than 2**62", remedy="scale the counts down")
@@ -149,7 +151,7 @@ class Mergeable(WindowedState[S]):
         for other in others:
             if type(other) is not type(self):
                 raise MergeError(
-                    f"cannot merge a {type(self).__name__} with a {type(other).__name__}; give sketches of one class"
+                    f"cannot merge a {type(self).__name__} with a {type(other).__name__}", remedy="give sketches of one class"
                 )
             for field in fields(self._shape):
                 if field.kw_only:  # how fine its counters are: merging replays either
@@ -247,5 +249,7 @@ def merge(sketches: Iterable[Any], *, eps: float | None = None) -> Any:
     if eps is None:
         return sketches[0]._merge(sketches[1:])
     if not isinstance(sketches[0], Mergeable):
-        raise MergeError(f"lt.merge(…, eps={eps!r}): a {type(sketches[0]).__name__} is merged without any loss; leave eps out")
+        raise MergeError(
+            f"lt.merge(…, eps={eps!r}): a {type(sketches[0]).__name__} is merged without any loss", remedy="leave eps out"
+        )
     return sketches[0]._merge(sketches[1:], eps)

@@ -23,11 +23,13 @@ def range_ages(
     if between is None:
         return _age(window, now, last, "last") if last is not None else window.ticks, None
     if last is not None:
-        raise RangeError(f"last={last!r} and between={between!r}: give one of them")
+        raise RangeError(f"last={last!r} and between={between!r}", remedy="give one of them")
     try:
         older, newer = between
     except (TypeError, ValueError):
-        raise RangeError(f"between={between!r}: give two ages, the older first, as in ('2h', '1h')") from None
+        raise RangeError(
+            f"between={between!r} is not a range", remedy="give two ages, the older first, as in ('2h', '1h')"
+        ) from None
     start, stop = _age(window, now, older, "between"), _age(window, now, newer, "between")
     if start < stop:
         raise RangeError(f"between={between!r} runs backwards", remedy="give the older end first, as in ('2h', '1h')")

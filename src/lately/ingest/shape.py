@@ -70,14 +70,14 @@ def window_and_lateness(window: Duration | arrivals, tick: Duration | None, late
     if lateness is None:
         return shape, 0
     if shape.kind == "arrivals":
-        raise ParameterError(f"lateness={lateness!r}: arrivals are counted as they come, none is late; leave it out")
+        raise ParameterError(f"lateness={lateness!r}: arrivals are counted as they come, none is late", remedy="leave it out")
     try:
         ticks = shape.length(lateness)
     except ParameterError as error:
-        raise ParameterError(f"lateness: {error}") from error
+        raise ParameterError(f"lateness: {error.message}", error.remedy) from error
     if not 0 <= ticks <= shape.ticks:
         raise ParameterError(
-            f"lateness={lateness!r} is negative or longer than the window of {shape.text(shape.ticks)}; give less"
+            f"lateness={lateness!r} is negative or longer than the window of {shape.text(shape.ticks)}", remedy="give less"
         )
     return shape, ticks
 

@@ -93,12 +93,12 @@ class Windowed(Mergeable[S]):
         """Check a whole batch, then put it in time order and count it. If anything is wrong, nothing has changed."""
         size = len(keys)
         if size == 0:
-            raise InputError("an empty column; skip the call, or use advance(time) to let time pass")
+            raise InputError("an empty column", remedy="skip the call, or use advance(time) to let time pass")
         ticks = self._ticks(times, size)
         checked = arrival_counts(counts, size)
         arrived = size if checked is None else int(checked.sum())
         if self._arrived + arrived > MAX_COUNT:
-            raise InputError(f"{self._arrived + arrived:,} arrivals in all, more than 2**62; scale the counts down")
+            raise InputError(f"{self._arrived + arrived:,} arrivals in all, more than 2**62", remedy="scale the counts down")
 
         order = time_order(ticks, None if self._now is None else self._now - self._lateness)
         if order is None and not self._lateness:
@@ -130,7 +130,7 @@ class Windowed(Mergeable[S]):
     def _ticks(self, times: Any, size: int) -> Ints:
         if self._window.kind == "arrivals":
             if times is not None:
-                raise InputError("times given to a window of arrivals; leave times out, or build it with window='1h'")
+                raise InputError("times given to a window of arrivals", remedy="leave times out, or build it with window='1h'")
             start = (self._now or 0) + 1
             return np.arange(start, start + size, dtype=np.int64)
         return ticks_of_keys(times, self._window, size)

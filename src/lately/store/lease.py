@@ -121,7 +121,7 @@ class Lease:
     >>> lease.check()
     >>> Lease.take(lease.folder, seconds=60)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    lately.core.errors.LeaseError: another run holds the lease in '...': process ... Wait until it ends, or stop it. ...
+    lately.core.errors.LeaseError: another run holds the lease in '...': process ...; wait until it ends, or stop it. ...
     >>> lease.release()
     >>> Lease.take(lease.folder, seconds=60).number
     2
@@ -207,7 +207,8 @@ class Lease:
         raise LeaseError(
             f"{who} has taken over while this one, which held the lease in {self.folder!r} since {_shown(self.since)}, did not "
             "renew it. This run stops and leaves everything as it is. Nothing is lost: what it had not finished, the other run "
-            "does; a longer [run] lease lets a run be silent for longer"
+            "does",
+            remedy="set a longer [run] lease to let a run be silent for longer",
         )
 
 
@@ -297,8 +298,9 @@ def _refuse_if_held(folder: str, holder: Holder, now: float) -> None:
     if holder.released or holder.expires <= now or holder.process.is_gone():
         return
     raise LeaseError(
-        f"another run holds the lease in {folder!r}: {holder}. Wait until it ends, or stop it. If it is dead, its lease "
-        f"expires in {max(1, round(holder.expires - now))} s, at {_shown(holder.expires)}"
+        f"another run holds the lease in {folder!r}: {holder}",
+        remedy="wait until it ends, or stop it. If it is dead, its lease "
+        f"expires in {max(1, round(holder.expires - now))} s, at {_shown(holder.expires)}",
     )
 
 

@@ -333,12 +333,12 @@ def _number(given: Any) -> Any:
             return kind(given)
         except ValueError:
             continue
-    raise InputError(f"{given!r} is not a number; give one, as in 1023 or 0.99")
+    raise InputError(f"{given!r} is not a number", remedy="give one, as in 1023 or 0.99")
 
 
 def _hashable(last: Any) -> Any:
     try:
         hash(last)
     except TypeError:
-        raise RangeError(f"last={last!r} is not a length of time; write it like '10m'") from None
+        raise RangeError(f"last={last!r} is not a length of time", remedy="write it like '10m'") from None
     return last

@@ -64,8 +64,8 @@ class Store:
             if store._fs.get_file_info(store._root).type != fs.FileType.Directory:
                 raise InputError(f"there is no store at {path!r}", remedy="give the [store] path of a pipeline that has run")
             raise InputError(
-                f"{path!r} has no about.json, which says what a store holds; run its pipeline once more, or give "
-                "the [store] path of a pipeline that has run"
+                f"{path!r} has no about.json, which says what a store holds",
+                remedy="run its pipeline once more, or give the [store] path of a pipeline that has run",
             )
         return cls(path, TIME_TYPES[about.time_type])
 
@@ -83,7 +83,7 @@ class Store:
                 self._fs.delete_file(f"{self._root}/.writable")
         except OSError as error:
             remedy = "make space there" if is_full(error) else "give a [store] path that can be written to"
-            raise InputError(f"cannot write to the store {self.path!r}: {error}; {remedy}") from error
+            raise InputError(f"cannot write to the store {self.path!r}: {error}", remedy=remedy) from error
 
     def _write_schema(self, table: str) -> None:
         """Write the file without rows, unless it exists and has the columns of the table."""
@@ -145,8 +145,8 @@ class Store:
             return
         if isinstance(known, int) and known > FORMAT:
             raise InputError(
-                f"the store {self.path!r} has format {known}, and this version of lately knows formats up to {FORMAT}; "
-                "upgrade lately (pip install -U lately)"
+                f"the store {self.path!r} has format {known}, and this version of lately knows formats up to {FORMAT}",
+                remedy="upgrade lately (pip install -U lately)",
             )
 
     def _file(self, name: str) -> bytes | None:
@@ -289,8 +289,8 @@ class Store:
             return checksummed_parquet.read(content, schema)
         except FormatError as error:
             raise FormatError(
-                f"{table}/{file.name} of the store {self.path!r} is damaged: {error}; restore it, or remove it and do without "
-                "(lately store check finds all such files)"
+                f"{table}/{file.name} of the store {self.path!r} is damaged: {error}",
+                remedy="restore it, or remove it and do without (lately store check finds all such files)",
             ) from error
 
     def read(self, table: str, columns: Sequence[str] | None = None) -> pa.Table:

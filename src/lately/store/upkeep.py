@@ -272,7 +272,9 @@ def _before(time: datetime | int, keep: str | int) -> datetime | int | None:
     """The moment before which everything is old; None if there is none such."""
     if isinstance(time, int):
         if not isinstance(keep, int):
-            raise ParameterError(f"keep={keep!r}, but the times of this store are whole numbers; give one, such as 3600")
+            raise ParameterError(
+                f"keep={keep!r}, but the times of this store are whole numbers", remedy="give one, such as 3600"
+            )
         return time - keep if time - keep >= -(2**63) else None
     try:
         return time - timedelta(microseconds=nanoseconds(keep) // 1000)  # of a whole number it says what to write
