@@ -22,6 +22,7 @@ from lately.core.jit import kernel
 from lately.exact.arrival_log import ArrivalLog
 from lately.exact.column import Floats
 from lately.exact.sampled_log import SampledLog
+from lately.exact.substream_index import Matches
 from lately.exact.tick_index import NO_TICK, TickIndex
 
 _EXACT_MARGIN = 0.1  # an exact filter checks substreams within this share of the threshold one by one
@@ -38,14 +39,6 @@ class Level(NamedTuple):
 
 
 NEWEST = Level(0, -1)
-
-
-class Matches(NamedTuple):
-    """Substreams and the bounds of their aggregates."""
-
-    ids: Ints
-    low: Floats
-    high: Floats
 
 
 class Collective:

@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from lately.core.codec import Reader, Writer
 from lately.exact import suffix_max
+from lately.exact.substream_index import Matches
 from lately.exact.suffix_max import OWNER, Elements
 from lately.exact.treap import END, EVER, MIDDLE, NEVER, VALUE, insert, place, stab
 
@@ -48,6 +50,7 @@ class CollectiveMax:
             raise ValueError(f"sign must be 1 (for maxima) or -1 (for minima), not {sign!r}")
         self.sign = sign
         self.floor = NEVER + 1  # no window begins before this tick
+        self._longest = 0  # the ticks of the longest window, for ``advance``
         self.elements = Elements.of(16)
         self.newest = np.zeros(16, np.int32)  # of each substream; 0 for none
 
@@ -59,10 +62,23 @@ class CollectiveMax:
     def nbytes(self) -> int:
         return self.elements.nbytes + self.newest.nbytes
 
+    # -- ranges --------------------------------------------------------------------------------------------------------
+
+    def set_longest(self, longest: int, now: int | None) -> None:
+        """Serve windows of up to ``longest`` ticks."""
+        self._longest = longest
+
+    def add_range(self, low: float, high: float, now: int | None) -> None:
+        """Nothing to do: one tree serves all ranges."""
+
+    def remove_range(self, low: float, high: float) -> None:
+        """Nothing to do, as in ``add_range``."""
+
     # -- write ---------------------------------------------------------------------------------------------------------
 
-    def update(self, ids: ArrayLike, ticks: ArrayLike, values: ArrayLike) -> None:
+    def update(self, ids: ArrayLike, ticks: ArrayLike, values: ArrayLike | None) -> None:
         """Add arrivals in time order: substreams, ticks and values."""
+        assert values is not None
         owners, times = np.asarray(ids, np.int64), np.asarray(ticks, np.int64)
         ranks = self._ranks(np.asarray(values, np.float64))
         if not owners.size:
@@ -92,6 +108,10 @@ class CollectiveMax:
             newest[: self.newest.size] = self.newest
             self.newest = newest
 
+    def advance(self, now: int) -> None:
+        """Move time on: what is in none of the windows that ``set_longest`` allows is dropped."""
+        self.expire(now - self._longest)
+
     def expire(self, tick: int) -> None:
         """No window will begin before this tick any more: drop elements that cannot be answers."""
         self.floor = max(self.floor, _tick(tick))
@@ -120,6 +140,15 @@ class CollectiveMax:
         self.update(owners, ticks, values)
 
     # -- read ----------------------------------------------------------------------------------------------------------
+
+    def find(self, since: int, low: float, high: float) -> Matches:
+        """The substreams whose maximum since a tick is in ``low..high``; both bounds are the maximum itself."""
+        ids, extremes = self.lookup(since, low, high)
+        return Matches(ids, extremes, extremes)
+
+    def lost(self, low: float, high: float) -> int | None:
+        """None: it stores all that its windows need."""
+        return None
 
     def lookup(self, since: int, low: float, high: float) -> tuple[Ints, Floats]:
         """The substreams whose maximum since a tick is in ``low..high``, each once, and these maxima; in no order."""
@@ -154,6 +183,32 @@ class CollectiveMax:
         nodes = np.empty(len(self), np.int64)
         suffix_max.in_time_order(self.elements, nodes)
         return self.elements.chain[nodes, OWNER].astype(np.int64), self.elements.tree.rows[nodes, END], self._values(nodes)
+
+    # -- bytes ---------------------------------------------------------------------------------------------------------
+
+    def write(self, out: Writer, ids: Ints, now: int) -> None:
+        """Write the elements of these substreams, in time order."""
+        owners, ticks, values = self.rows()
+        places = np.full(int(max(ids.max(initial=0), owners.max(initial=0))) + 1, -1)
+        places[ids] = np.arange(ids.size)
+        live = np.flatnonzero((ticks >= now - self._longest) & (places[owners] >= 0))
+        live = live[np.lexsort((places[owners[live]], ticks[live]))]
+        out.integers(places[owners[live]])
+        out.integers(now - ticks[live])
+        out.f64s(values[live])
+
+    def read(self, source: Reader, ids: Ints, time: int | None) -> None:
+        """Read what ``write`` wrote into an index that serves the same windows; ``time`` is None before the first arrival."""
+        now = 0 if time is None else time
+        places = source.integers(0, max(ids.size - 1, 0))
+        ticks = now - source.integers(0, self._longest)
+        values = source.f64s()
+        source.check(places.size == ticks.size == values.size, "columns of different lengths")
+        source.check(bool((np.diff(ticks) >= 0).all()) and not np.isnan(values).any(), "entries are out of order")
+        source.check(ids.size > 0 or not places.size, "a maximum of no key")
+        if places.size:
+            self.update(ids[places], ticks, values)
+            self.expire(now - self._longest)
 
     # -- ticks and values ----------------------------------------------------------------------------------------------
 

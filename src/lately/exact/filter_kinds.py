@@ -7,6 +7,7 @@ from typing import Any
 
 from lately.exact.collective import Collective
 from lately.exact.collective_max import CollectiveMax
+from lately.exact.substream_index import SubstreamIndex
 
 
 @dataclass(frozen=True)
@@ -14,7 +15,7 @@ class FilterKind:
     """What a filter on one aggregate needs."""
 
     algorithm: str
-    make_index: Callable[[float | None], Collective | CollectiveMax]  # of the eps of an approximate filter, else None
+    make_index: Callable[[float | None], SubstreamIndex]  # of the eps of an approximate filter, else None
     combine: Callable[[Any, Any], Any]  # the aggregates of one substream at two sites
     additive: bool = False  # adds up what is not negative; such filters may be approximate
     integer: bool = False

@@ -10,12 +10,12 @@ from lately.core.errors import InputError, QueryError
 from lately.core.estimate import Estimates
 from lately.core.keys import Keys
 from lately.exact.answer import Answer, KeyValue
-from lately.exact.collective import Collective, Matches
 from lately.exact.column import Floats
 from lately.exact.filter_kinds import FILTER_KINDS
 from lately.exact.partial import Partial
 from lately.exact.queries import Query
 from lately.exact.requirements import LargestTracker
+from lately.exact.substream_index import Matches
 from lately.exact.substreams import Substreams
 from lately.exact.wide import refuse_wide
 
@@ -40,15 +40,15 @@ class SharedIndex:
         """Serve another query; ``now`` is None before the first arrival."""
         self.queries[query.name] = query
         self._ages.add(query.span.older)
-        if isinstance(self.index, Collective) and query.condition is not None:
-            self.index.set_longest(self.longest, now)
+        self.index.set_longest(self.longest, now)
+        if query.condition is not None:
             self.index.add_range(query.condition.low, query.condition.high, now)
 
     def remove(self, query: Query) -> None:
         """Stop serving a query."""
         del self.queries[query.name]
         self._ages.remove(query.span.older)
-        if self.queries and isinstance(self.index, Collective) and query.condition is not None:
+        if self.queries and query.condition is not None:
             self.index.remove_range(query.condition.low, query.condition.high)
             self.index.set_longest(self.longest, None)
 
@@ -56,18 +56,13 @@ class SharedIndex:
         """The substreams that pass the query's condition now."""
         assert query.condition is not None
         since, low, high = now - query.span.older + 1, query.condition.low, query.condition.high
-        if isinstance(self.index, Collective):
-            return self.index.find(since, low, high)
-        ids, extremes = self.index.lookup(since, low, high)
-        return Matches(ids, extremes, extremes)
+        return self.index.find(since, low, high)
 
     def covered(self, query: Query, now: int) -> float:
         """The share of a query's window of which all arrivals are known."""
         assert query.condition is not None
-        lost = self.lost
-        if isinstance(self.index, Collective):
-            own = self.index.lost(query.condition.low, query.condition.high)
-            lost = own if lost is None else lost if own is None else max(lost, own)
+        own = self.index.lost(query.condition.low, query.condition.high)
+        lost = max((tick for tick in (self.lost, own) if tick is not None), default=None)
         if lost is None:
             return 1.0
         return 1.0 - min(max(lost - (now - query.span.older), 0), query.span.width) / query.span.width
@@ -87,7 +82,8 @@ class Filters:
     @property
     def nbytes(self) -> int:
         """The bytes that the state takes in memory, keys aside."""
-        return sum(part.nbytes for part in (*self.substreams.values(), *(shared.index for shared in self._all())))
+        of_indexes = sum(shared.index.nbytes for shared in self._all())
+        return of_indexes + sum(substreams.nbytes for substreams in self.substreams.values())
 
     def in_order(self) -> list[tuple[Substreams, list[SharedIndex]]]:
         """The substreams of each key column and the indexes over them, in an order that depends on the queries only."""
@@ -164,10 +160,7 @@ class Filters:
         """Move time on."""
         for per, indexes in self.shared.items():
             for shared in indexes.values():
-                if isinstance(shared.index, Collective):
-                    shared.index.advance(now)
-                else:
-                    shared.index.expire(now - shared.longest)
+                shared.index.advance(now)
             self._sweep(per, now, 0)
 
     def _sweep(self, per: str, now: int, arrivals: int) -> None:
@@ -228,15 +221,10 @@ def _take(shared: SharedIndex, ids: Ints, ticks: Ints, values: Floats | None) ->
     if values is not None and np.isnan(values).any():
         present = np.flatnonzero(~np.isnan(values))
         ids, ticks, values = ids[present], ticks[present], values[present]
-    if isinstance(shared.index, Collective):
-        shared.index.advance(now)
-        if ids.size:
-            shared.index.update(ids, ticks, values)
-        return
-    assert values is not None
-    shared.index.expire(now - shared.longest)
-    begin = int(np.searchsorted(ticks, now - shared.longest))
-    shared.index.update(ids[begin:], ticks[begin:], values[begin:])
+    shared.index.advance(now)
+    begin = int(np.searchsorted(ticks, now - shared.longest))  # a batch may be longer than the window
+    if begin < ids.size:
+        shared.index.update(ids[begin:], ticks[begin:], None if values is None else values[begin:])
 
 
 def _key(query: Query) -> tuple[Any, ...]:

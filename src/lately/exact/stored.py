@@ -11,13 +11,11 @@ from typing import Any
 import numpy as np
 
 from lately.core.codec import Reader, Writer
-from lately.core.columns import Ints
 from lately.core.errors import FormatError, LatelyError
 from lately.core.stored_keys import column_of, read_keys, write_keys
 from lately.exact.aggregates import Aggregate, Condition, stored_function
-from lately.exact.collective import Collective
 from lately.exact.column import Column, Numbers
-from lately.exact.filters import Filters, SharedIndex
+from lately.exact.filters import Filters
 from lately.exact.queries import Query, Span, query_of
 from lately.exact.ring import Ring
 from lately.exact.stored_numbers import read_pairs, write_pairs
@@ -159,10 +157,7 @@ def write_filters(out: Writer, filters: Filters, now: int | None) -> None:
         out.integers((now or 0) - substreams.last[ids])
         for index in shared:
             out.maybe(index.lost)
-            if isinstance(index.index, Collective):
-                index.index.write(out, ids, now or 0)
-            else:
-                _write_maxima(out, index, ids, now or 0)
+            index.index.write(out, ids, now or 0)
 
 
 def read_filters(source: Reader, filters: Filters, now: int | None) -> None:
@@ -177,32 +172,4 @@ def read_filters(source: Reader, filters: Filters, now: int | None) -> None:
         source.check(np.unique(ids).size == ids.size, "a key twice")
         for index in shared:
             index.lost = source.maybe(-_FAR, _FAR)
-            if isinstance(index.index, Collective):
-                index.index.read(source, ids, now)
-            else:
-                _read_maxima(source, index, ids, now or 0)
-
-
-def _write_maxima(out: Writer, shared: SharedIndex, ids: Ints, now: int) -> None:
-    assert not isinstance(shared.index, Collective)
-    owners, ticks, values = shared.index.rows()
-    places = np.full(int(max(ids.max(initial=0), owners.max(initial=0))) + 1, -1)
-    places[ids] = np.arange(ids.size)
-    live = np.flatnonzero((ticks >= now - shared.longest) & (places[owners] >= 0))
-    live = live[np.lexsort((places[owners[live]], ticks[live]))]
-    out.integers(places[owners[live]])
-    out.integers(now - ticks[live])
-    out.f64s(values[live])
-
-
-def _read_maxima(source: Reader, shared: SharedIndex, ids: Ints, now: int) -> None:
-    assert not isinstance(shared.index, Collective)
-    places = source.integers(0, max(ids.size - 1, 0))
-    ticks = now - source.integers(0, shared.longest)
-    values = source.f64s()
-    source.check(places.size == ticks.size == values.size, "columns of different lengths")
-    source.check(bool((np.diff(ticks) >= 0).all()) and not np.isnan(values).any(), "entries are out of order")
-    source.check(ids.size > 0 or not places.size, "a maximum of no key")
-    if places.size:
-        shared.index.update(ids[places], ticks, values)
-        shared.index.expire(now - shared.longest)
+            index.index.read(source, ids, now)
