@@ -23,6 +23,27 @@ SAMPLES = 6
 class Plan:
     """What a sketch with a wanted guarantee is made of, and what it costs.
 
+    Parameters
+    ----------
+    eps, delta
+        The error that was asked for, and the probability that an answer is off by more.
+    query
+        What eps is promised for: "point" for counts of keys, "inner" for inner products and self-joins.
+    counter
+        The family of the window counters: "wave", "exphist", "randwave" or "exact".
+    merge_height
+        How many levels of merging are planned.
+    eps_cm, eps_sw
+        The error of the Count-Min array, and that of a counter before merging.
+    delta_cm, delta_sw
+        The failure probability of the Count-Min array, and that of a counter: 0 unless it is randomized.
+    width, depth
+        The cells of a row, and the rows.
+    arrivals
+        The largest number of arrivals in the window, for which the cost is given.
+    bytes
+        The most bytes that all counters will take then.
+
     >>> plan(0.1, 0.05, "1h").depth
     3
     """
@@ -59,6 +80,27 @@ def plan(
     ``bytes`` is the most that its counters will take while at most ``arrivals`` arrivals lie in the window (randomized
     waves: very likely the most).
 
+    Parameters
+    ----------
+    eps
+        The error, as a share of the arrivals in the range; with ``query="inner"``, of the product of both streams' arrivals.
+    delta
+        The probability that an answer is off by more.
+    window
+        The window: a duration such as "1h", an integer if times are integers, or ``lt.arrivals(n)``.
+    tick
+        The time resolution; by default "1s", or 1 if times are integers.
+    query
+        What eps is promised for: "point" (the default) for counts of keys, "inner" for inner products and self-joins.
+    merge_height
+        How many levels of merging are planned; 0 by default.
+    counter
+        The family of the window counters: "wave" (the default), "exphist", "randwave" or "exact".
+    arrivals
+        The largest number of arrivals in the window; 1,000,000 by default. A window of arrivals has its own.
+    samples
+        The constant of randomized waves: 6 by default; their proof needs 36.
+
     >>> p = plan(0.1, 0.05, "1h")
     >>> p.width, p.depth, round(p.eps_cm, 4), p.eps_sw
     (30, 3, 0.0909, 0.1)
@@ -83,7 +125,15 @@ def plan(
 
 
 def split(eps: float, query: str) -> tuple[float, float]:
-    """(eps_cm, eps_sw) that together give eps: ECM-15 Theorem 1 for point queries, Theorem 2 for inner products."""
+    """(eps_cm, eps_sw) that together give eps: ECM-15 Theorem 1 for point queries, Theorem 2 for inner products.
+
+    Parameters
+    ----------
+    eps
+        The error of the sketch, between 0 and 1.
+    query
+        What eps is promised for: "point" or "inner".
+    """
     check_probability("eps", eps)
     check_choice("query", query, get_args(Query))
     if query == "point":
@@ -92,19 +142,41 @@ def split(eps: float, query: str) -> tuple[float, float]:
 
 
 def deltas(delta: float, counter: str) -> tuple[float, float]:
-    """(delta_cm, delta_sw): only randomized counters need a share of delta (Theorem 3)."""
+    """(delta_cm, delta_sw): only randomized counters need a share of delta (Theorem 3).
+
+    Parameters
+    ----------
+    delta
+        The failure probability of the sketch, between 0 and 1.
+    counter
+        The family of the window counters.
+    """
     check_probability("delta", delta)
     check_choice("counter", counter, get_args(Counter))
     return (delta / 2, delta / 2) if counter == "randwave" else (delta, 0.0)
 
 
 def count_min_size(eps_cm: float, delta_cm: float) -> tuple[int, int]:
-    """(width, depth) of a Count-Min array: ⌈e/eps⌉ and ⌈ln 1/delta⌉."""
+    """(width, depth) of a Count-Min array: ⌈e/eps⌉ and ⌈ln 1/delta⌉.
+
+    Parameters
+    ----------
+    eps_cm
+        Its error, as a share of all arrivals.
+    delta_cm
+        The probability that an answer is off by more.
+    """
     return math.ceil(math.e / eps_cm), max(1, math.ceil(math.log(1 / delta_cm)))
 
 
 def ams_split(eps: float) -> tuple[float, float]:
-    """(eps_ams, eps_sw) of Fast-AMS over a window: half for the signs, and s with 2s + s² = eps/2 for each counter."""
+    """(eps_ams, eps_sw) of Fast-AMS over a window: half for the signs, and s with 2s + s² = eps/2 for each counter.
+
+    Parameters
+    ----------
+    eps
+        The error of the sketch, as a share of the product of both norms.
+    """
     return eps / 2, math.sqrt(1 + eps / 2) - 1
 
 
@@ -114,6 +186,13 @@ def ams_size(eps: float, delta: float) -> tuple[int, int]:
     A row's variance is at most 2/width of |a|²|b|², so it is off by more than eps·|a||b| with probability 2/(width·eps²)
     at most (Chebyshev), and the median of an odd number of rows only if more than half of them are.
 
+    Parameters
+    ----------
+    eps
+        The error, as a share of the product of both norms.
+    delta
+        The probability that an answer is off by more.
+
     >>> ams_size(0.1, 0.01), ams_size(0.1, 0.3)
     ((1894, 5), (667, 1))
     """
@@ -122,7 +201,14 @@ def ams_size(eps: float, delta: float) -> tuple[int, int]:
 
 
 def ams_error(width: int, depth: int, delta: float) -> float:
-    """The eps that an AMS or Fast-AMS array of this size keeps with probability 1 - delta; above 1 it is none.
+    """The eps that an AMS or Fast-AMS array of this size keeps with probability 1 - delta; above 1 it promises nothing.
+
+    Parameters
+    ----------
+    width, depth
+        The cells of a row, and the rows, an odd number.
+    delta
+        The probability that an answer is off by more.
 
     >>> round(ams_error(1894, 5, 0.01), 4)
     0.1
@@ -135,6 +221,13 @@ def row_odds(depth: int, delta: float) -> float:
     """How likely each of ``depth`` independent rows may be wrong so that their median is with probability delta.
 
     The largest p, up to 1/2, for which a binomial of depth and p reaches (depth + 1)/2 with probability at most delta.
+
+    Parameters
+    ----------
+    depth
+        The number of rows, which is odd.
+    delta
+        The probability that their median is wrong.
 
     >>> row_odds(1, 0.25), round(row_odds(3, 0.104), 4)         # 3·p²(1 - p) + p³ = 0.104
     (0.25, 0.2)
@@ -151,6 +244,11 @@ def fewest_rows(delta: float) -> tuple[float, int]:
     """(odds, depth) with odds^-depth = delta: as few rows as a width of odds/eps allows without taking more cells.
 
     The textbook's e^-depth rounds the depth up; a little wider and one row less is faster, and no larger.
+
+    Parameters
+    ----------
+    delta
+        The probability that an answer is off by more than eps, between 0 and 1.
     """
     depth = max(1, math.floor(math.log(1 / delta)))
     return delta ** (-1 / depth), depth
@@ -162,6 +260,13 @@ def merged_error(eps_sw: float, height: int) -> float:
     A level of merging moves at most a share of eps of what the level before left, and the counter itself is off by eps of that.
     ECM-15 §5.1 adds the levels up to h·eps(1 + eps) + eps, which drops the terms of higher order from the second level on.
 
+    Parameters
+    ----------
+    eps_sw
+        The relative error that the counters are built with.
+    height
+        The levels of merging; 0 for none.
+
     >>> round(merged_error(0.1, 1), 4), round(merged_error(0.1, 2), 4)
     (0.21, 0.331)
     """
@@ -171,8 +276,15 @@ def merged_error(eps_sw: float, height: int) -> float:
 def premerge_error(eps_sw: float, height: int, additive: bool = False) -> float:
     """The error to build counters with so that ``height`` levels of merging end at eps_sw: ``merged_error`` inverted.
 
-    ``additive`` inverts the sum of ECM-15 §5.1 instead, which gives the sizes in bytes without extended fields. Up to one level
-    both are the same.
+    Parameters
+    ----------
+    eps_sw
+        The relative error that is wanted after merging.
+    height
+        The levels of merging to come, from 0 to 255.
+    additive
+        Whether to invert the sum of ECM-15 §5.1 instead, which gives the sizes in bytes without extended fields; False by
+        default. Up to one level both are the same.
     """
     check_integer("merge_height", height, 0, 255, remedy="give the number of levels of merging to come")
     if height == 0:
@@ -184,7 +296,13 @@ def premerge_error(eps_sw: float, height: int, additive: bool = False) -> float:
 
 
 def total_error(eps_sw: float) -> float:
-    """The stream's total has one cell of its own, twice as fine: it costs little and tightens every answer."""
+    """The stream's total has one cell of its own, twice as fine: it costs little and tightens every answer.
+
+    Parameters
+    ----------
+    eps_sw
+        The relative error of the other counters.
+    """
     return eps_sw / 2
 
 
@@ -192,33 +310,82 @@ def wave_capacity(eps: float) -> int:
     """Entries per level of a wave: (1/eps + 1)/2 of them, rounded up to a power of two so that an index is a mask.
 
     At least two: with one, merging could move all of a range's arrivals out of it.
+
+    Parameters
+    ----------
+    eps
+        The relative error of one counter, between 0 and 1.
     """
     return max(2, 1 << (math.ceil((1 / eps + 1) / 2) - 1).bit_length())
 
 
 def shared_capacity(eps: float) -> int:
-    """Notes per level of a row of shared waves: 1/eps, and four times its root more for the unevenness of random phases."""
+    """Notes per level of a row of shared waves: 1/eps, and four times its root more for the unevenness of random phases.
+
+    Parameters
+    ----------
+    eps
+        The error of a cell, as a share of its row's arrivals.
+    """
     return math.ceil(1 / eps + 4 * math.sqrt(1 / eps))
 
 
 def exphist_capacity(eps: float) -> int:
-    """k of an exponential histogram: at least k buckets of each size, 2k - 1 of size one, keep invariant 1."""
+    """k of an exponential histogram: at least k buckets of each size, 2k - 1 of size one, keep invariant 1.
+
+    Parameters
+    ----------
+    eps
+        The relative error of one counter, between 0 and 1.
+    """
     return math.ceil(1 / (2 * eps))
 
 
 def randwave_capacity(eps: float, delta: float, samples: int) -> tuple[int, int]:
-    """(samples per level, repetitions) of a randomized wave: c/eps² and c·ln(1/delta), the latter odd for the median."""
+    """(samples per level, repetitions) of a randomized wave: c/eps² and c·ln(1/delta), the latter odd for the median.
+
+    Parameters
+    ----------
+    eps
+        The relative error of one counter, between 0 and 1.
+    delta
+        The probability that a count is off by more.
+    samples
+        The constant c, from 1 to 255.
+    """
     check_samples(samples)
     return math.ceil(samples / eps**2), math.ceil(samples * math.log(1 / delta)) | 1
 
 
 def levels(arrivals: int, capacity: int) -> int:
-    """How many levels hold a window of ``arrivals`` arrivals when each holds ``capacity`` times twice the one below."""
+    """How many levels hold a window of ``arrivals`` arrivals when each holds ``capacity`` times twice the one below.
+
+    Parameters
+    ----------
+    arrivals
+        The arrivals in the window.
+    capacity
+        The entries of a level.
+    """
     return 1 + max(0, math.ceil(math.log2(arrivals / capacity)))
 
 
 def counter_bytes(counter: str, eps: float, delta: float, arrivals: int, samples: int) -> int:
-    """The most bytes that one cell takes while ``arrivals`` arrivals lie in its window."""
+    """The most bytes that one cell takes while ``arrivals`` arrivals lie in its window.
+
+    Parameters
+    ----------
+    counter
+        The family of the counter.
+    eps
+        The relative error of one counter, between 0 and 1.
+    delta
+        The probability that a count is off by more; only randomized waves use it.
+    arrivals
+        The most arrivals in the window.
+    samples
+        The constant of randomized waves, from 1 to 255; only they use it.
+    """
     if counter == "wave":
         capacity = wave_capacity(eps)
         return 16 + 4 * capacity * levels(arrivals, capacity)
@@ -233,5 +400,11 @@ def counter_bytes(counter: str, eps: float, delta: float, arrivals: int, samples
 
 
 def check_samples(samples: object) -> int:
-    """The constant of the randomized wave is a small whole number."""
+    """The constant of the randomized wave is a small whole number.
+
+    Parameters
+    ----------
+    samples
+        The constant that a user gave; ``ParameterError`` if it is not an integer from 1 to 255.
+    """
     return check_integer("samples", samples, 1, 255, remedy="the proof of the randomized wave needs 36; 6 is the default")

@@ -92,7 +92,17 @@ class Part(ABC):
 
 
 class CounterArray(Part):
-    """An array of ``cells`` sliding-window counters of one family."""
+    """An array of sliding-window counters of one family.
+
+    Parameters
+    ----------
+    cells
+        The number of counters.
+    span
+        The age of the oldest tick inside the window, in ticks; the newest has age 0.
+    eps
+        The relative error of a count before any merging.
+    """
 
     family: ClassVar[str]
     #: Whether low and high are certain, rather than likely.
@@ -106,7 +116,17 @@ class CounterArray(Part):
 
     @abstractmethod
     def add(self, cells: Cells, stamps: Stamps, counts: Counts | None = None) -> None:
-        """Count arrivals; the stamps of a cell must not decrease from one arrival to the next, nor from call to call."""
+        """Count arrivals; the stamps of a cell must not decrease from one arrival to the next, nor from call to call.
+
+        Parameters
+        ----------
+        cells
+            The cell of each arrival.
+        stamps
+            The stamp of each, in ticks since the origin.
+        counts
+            How often each arrived; by default once.
+        """
 
     def add_to_row(self, row: int, cells: Cells, stamps: Stamps, counts: Counts | None = None) -> None:
         """``add`` to cells of one row of a sketch; families whose cells share a row's room need to know which."""
@@ -117,7 +137,15 @@ class CounterArray(Part):
         self.add(np.zeros(stamps.size, np.uint32), stamps, counts)
 
     def since(self, cells: Cells, stamp: int) -> Bounds:
-        """How many arrivals each of these cells counted at ``stamp`` or later."""
+        """How many arrivals each of these cells counted at ``stamp`` or later.
+
+        Parameters
+        ----------
+        cells
+            The cells to ask.
+        stamp
+            The first stamp of the range.
+        """
         bounds = self._since(cells, np.uint32(max(stamp, 1)))
         return _widened(bounds, *self.stretched) if self.height else bounds
 

@@ -16,6 +16,15 @@ from lately.counters.base import Bounds, Cells, CounterArray, Counts, Stamps
 class Exact(CounterArray):
     """An array of exact counters; 16 bytes an arrival, and a query reads the whole window.
 
+    Parameters
+    ----------
+    cells
+        The number of counters.
+    span
+        The age of the oldest tick inside the window, in ticks; the newest has age 0.
+    eps
+        The error: 0, the default, as nothing is estimated.
+
     >>> exact = Exact(cells=2, span=10)
     >>> exact.add(np.array([0, 1, 0], np.uint32), np.array([11, 12, 13], np.uint32))
     >>> exact.all_since(12).value.tolist()

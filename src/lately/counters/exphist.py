@@ -225,6 +225,15 @@ class ExponentialHistogram(PositionalArray):
 
     Update O(1) amortised and O(log n) at worst, query O(log n · log k), about ``k·log2(n/k)`` entries of 4 bytes a cell.
 
+    Parameters
+    ----------
+    cells
+        The number of counters.
+    span
+        The age of the oldest tick inside the window, in ticks; the newest has age 0.
+    eps
+        The error, as a share of the arrivals in the range, between 0 and 1; k is 1/(2·eps), rounded up.
+
     >>> histogram = ExponentialHistogram(cells=1, span=1000, eps=0.1)
     >>> histogram.add(np.zeros(500, np.uint32), np.arange(1001, 1501, dtype=np.uint32))
     >>> low, value, high = histogram.all_since(1201)

@@ -182,11 +182,25 @@ def _count_since(cells: Cells, since: Any, state: Any, values: Counts, exact: An
 class RandomizedWave(CounterArray):
     """An array of randomized waves: any suffix of the window to within ``eps`` with probability 1 - ``delta``.
 
-    ``samples`` is the constant c of the analysis: c/eps² entries a level, c·ln(1/delta) repetitions. 36 buys the proven
-    guarantee. 6, the default and what the paper measured with, has no proof but held in all its experiments and in
-    ours, at a thirty-sixth of the memory. ``salt`` decides the draws: it differs from array to array, and from an array to its
-    copies, so that the samples of two sites are independent, unless it is given. Arrays whose samples were drawn with the same
-    salt cannot be merged. Merging loses nothing, which no other family can say.
+    Merging loses nothing, which no other family can say. Arrays whose samples were drawn with the same salt cannot be merged.
+
+    Parameters
+    ----------
+    cells
+        The number of counters.
+    span
+        The age of the oldest tick inside the window, in ticks; the newest has age 0.
+    eps
+        The error, as a share of the arrivals in the range, between 0 and 1.
+    delta
+        The probability that a count is off by more; 0.05 by default.
+    samples
+        The constant c of the analysis: c/eps² entries a level, c·ln(1/delta) repetitions. 36 buys the proven guarantee. 6, the
+        default and what the paper measured with, has no proof but held in all its experiments and in ours, at a thirty-sixth of
+        the memory.
+    salt
+        What decides the draws, an integer of 64 bits. By default it is random, and differs from array to array, and from an
+        array to its copies, so that the samples of two sites are independent.
 
     >>> wave = RandomizedWave(cells=1, span=1000, eps=0.2, delta=0.1, salt=1)
     >>> wave.add(np.zeros(5000, np.uint32), np.arange(1001, 6001, dtype=np.uint32))

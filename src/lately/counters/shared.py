@@ -33,7 +33,15 @@ _FEW = 16  # from this many notes for each cell of a query, a table of those cel
 
 
 class Snapshot:
-    """What every cell counted since a stamp, ready to be asked for many cells."""
+    """What every cell counted since a stamp, ready to be asked for many cells.
+
+    Parameters
+    ----------
+    array
+        The cells.
+    stamp
+        The first stamp of the range.
+    """
 
     def __init__(self, array: "SharedWave", stamp: int) -> None:
         since = np.uint32(max(stamp, 1))
@@ -90,8 +98,18 @@ def _table(entries: int) -> tuple[Any, Any]:
 class SharedWave(CounterArray):
     """An array of cells in rows, each cell counted to within ``eps`` of its row's arrivals, with certain bounds.
 
-    ``starts`` is the first cell of each row. An update costs O(1), a row takes about log2(eps·N)/eps notes of 8 bytes,
-    or 16 bytes after a weighted update.
+    An update costs O(1), a row takes about log2(eps·N)/eps notes of 8 bytes, or 16 bytes after a weighted update.
+
+    Parameters
+    ----------
+    cells
+        The number of counters.
+    span
+        The age of the oldest tick inside the window, in ticks; the newest has age 0.
+    eps
+        The error, as a share of the arrivals of the cell's row in the range, between 0 and 1.
+    starts
+        The first cell of each row, in increasing order; by default all cells are one row.
 
     >>> array = SharedWave(cells=3, span=1000, eps=0.1)
     >>> array.add(np.arange(900, dtype=np.uint32) % 3, np.arange(1001, 1901, dtype=np.uint32))
@@ -130,7 +148,15 @@ class SharedWave(CounterArray):
             self.add_to_row(int(row), cells[in_row], stamps[in_row], None if counts is None else counts[in_row])
 
     def add_to_row(self, index: int, cells: Cells, stamps: Stamps, counts: Counts | None = None) -> None:
-        """``add`` to cells that all lie in one row; their stamps must not decrease, whatever the cell."""
+        """``add`` to cells that all lie in one row; their stamps must not decrease, whatever the cell.
+
+        Parameters
+        ----------
+        index
+            The number of the row.
+        cells, stamps, counts
+            As in ``add``; by default every arrival counts once.
+        """
         row, limits, done = self.rows[index], (np.uint32(self.span), np.uint64(self.capacity)), 0
         if counts is not None:
             row.with_runs()
@@ -151,7 +177,13 @@ class SharedWave(CounterArray):
     # -- read ----------------------------------------------------------------------------------------------------------
 
     def at(self, stamp: int) -> Snapshot:
-        """All counts since a stamp."""
+        """All counts since a stamp.
+
+        Parameters
+        ----------
+        stamp
+            The first stamp of the range.
+        """
         return Snapshot(self, stamp)
 
     def all_since(self, stamp: int) -> Bounds:
@@ -166,7 +198,13 @@ class SharedWave(CounterArray):
         return self.since(cells, int(stamp))
 
     def slack_at(self, stamp: int) -> Counts:
-        """By how much merges may have moved a cell's count since a stamp, for each row."""
+        """By how much merges may have moved a cell's count since a stamp, for each row.
+
+        Parameters
+        ----------
+        stamp
+            The first stamp of the range.
+        """
         exceeded = (self.until >= max(stamp, 1)).sum(axis=1)
         return np.where(exceeded > 0, _STEPS[exceeded - 1], 0)
 

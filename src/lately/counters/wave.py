@@ -292,6 +292,15 @@ class Wave(PositionalArray):
 
     Update O(1), query O(log n), 4 bytes an entry, about ``log2(2·eps·n) / (2·eps)`` entries a cell.
 
+    Parameters
+    ----------
+    cells
+        The number of counters.
+    span
+        The age of the oldest tick inside the window, in ticks; the newest has age 0.
+    eps
+        The error, as a share of the arrivals in the range, between 0 and 1.
+
     >>> wave = Wave(cells=1, span=1000, eps=0.1)
     >>> wave.add(np.zeros(500, np.uint32), np.arange(1001, 1501, dtype=np.uint32))
     >>> low, value, high = wave.all_since(1201)
