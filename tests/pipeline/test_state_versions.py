@@ -67,7 +67,7 @@ def test_a_version_comes_back_as_it_was(versions):
         clocks={"lima": 1_767_225_600, "Grüße": -5},
         places={"lima": {"hot": (part, *at[0]), "slow": (part, *at[1])}, "Grüße": {"hot": (part, *at[2])}},
         coordinators={"alarm": (part, *at[3])},
-        raised={"alarm": ["", "/cart"]},
+        firing={"alarm": ["", "/cart"]},
         stored=3,
         totals={"counted": 10, "late": 2},
         parts={part: 30},
@@ -228,6 +228,13 @@ def test_damaged_json_is_told_with_its_remedy(versions, text):
         file.write(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(FormatError, match=r"000000000004\.json .*start over"):
         versions.read(4)
+
+
+def test_firing_alerts_of_an_earlier_state_are_read(versions):
+    """It calls them raised."""
+    with open(f"{versions.path}/000000000004.json", "w") as file:
+        json.dump(WHOLE | {"raised": {"alarm": ["", "/cart"]}}, file)
+    assert versions.read(4).firing == {"alarm": ["", "/cart"]}
 
 
 @pytest.mark.parametrize("number", [0, 1, 3, "2", None])

@@ -60,7 +60,7 @@ class StateVersion:
         For each site: where its blobs are, by the name of their spec.
     coordinators
         Where the coordinators of monitors are, by the name of their spec.
-    raised
+    firing
         For each monitor: the items whose alert fires.
     stored
         The tick at which sketches were last written to the store; None for never.
@@ -79,7 +79,7 @@ class StateVersion:
     clocks: dict[str, int] = field(default_factory=dict)
     places: Places = field(default_factory=dict)
     coordinators: dict[str, Place] = field(default_factory=dict)
-    raised: dict[str, list[str]] = field(default_factory=dict)
+    firing: dict[str, list[str]] = field(default_factory=dict)
     stored: int | None = None
     sites: dict[str, SiteRecord] = field(default_factory=dict)
     totals: dict[str, int] = field(default_factory=dict)
@@ -360,6 +360,8 @@ def _version_of(content: dict[str, Any]) -> StateVersion:
     }
     content["coordinators"] = {name: tuple(place) for name, place in content["coordinators"].items()}
     content["sites"] = {site: SiteRecord(**record) for site, record in content.get("sites", {}).items()}
+    if "raised" in content:  # its name in earlier states
+        content["firing"] = content.pop("raised")
     return StateVersion(**content)
 
 

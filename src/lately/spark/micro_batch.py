@@ -199,7 +199,7 @@ class MicroBatch:
             clocks=clocks,
             places=with_places(before.places, changed, names),
             coordinators={name: place for name, place in before.coordinators.items() if name in names},
-            raised={name: items for name, items in before.raised.items() if f"monitor {name}" in names},
+            firing={name: items for name, items in before.firing.items() if f"monitor {name}" in names},
             stored=before.stored,
             sites=records,
             totals=totals,

@@ -227,14 +227,14 @@ def _add_rows(spec: MonitorSpec, coordinator: Coordinator, result: Round) -> Non
         firing = [str(key) for key in announced.counts]
         # How many other arrivals may share the cells of a key is not reported, so only trivial bounds are certain.
         answers = {str(key): (float(count), 0.0, math.inf) for key, count in announced.counts.items()}
-    before = result.version.raised.get(settings.name, [])
+    before = result.version.firing.get(settings.name, [])
     changed = [*(item for item in firing if item not in before), *(item for item in before if item not in firing)]
     for item in changed:
         value, low, high = answers.get(item or None, (None, None, None))
         state = "firing" if item in firing else "resolved"
         alert = {"monitor": settings.name, "item": item or None, "state": state, "value": value, "low": low}
         result.alerts.append(alert | {"high": high, "confidence": confidence})
-    result.version.raised[settings.name] = firing
+    result.version.firing[settings.name] = firing
     for key, (value, low, high) in answers.items():
         row = {"query": settings.name, "site": None, "item": key, "value": value, "low": low, "high": high}
         result.answers.append(row | {"confidence": confidence})
