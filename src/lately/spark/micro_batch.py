@@ -22,9 +22,9 @@ from lately.pipeline.site_record import SiteRecord
 from lately.pipeline.state_versions import StateVersion, StateVersions, with_places
 from lately.pipeline.task_payload import packed
 from lately.pipeline.task_report import REPORT, TaskReport, all_reasons
-from lately.spark.ahead_rows import write_ahead_rows
 from lately.spark.arrow_types import arrow_schema
 from lately.spark.bundles import BUNDLES, bundle
+from lately.spark.fast_clock_rows import write_fast_clock_rows
 from lately.spark.partial_answers import Row, combine_answers, partial_answers_job
 from lately.spark.rounds import settle
 from lately.spark.rows import RowValidator
@@ -101,7 +101,7 @@ class MicroBatch:
         before = self._previous_version()
         self._store.clear(number)
         reports = self._run_tasks(before)
-        write_ahead_rows(self._rows, self._context.validator, reports, self._store, number)
+        write_fast_clock_rows(self._rows, self._context.validator, reports, self._store, number)
         after = self._next_version(before, reports)
         monitored = settle(self._plan, self._versions, after, reports, self._spark)
         rows, shipped = self._answers(after, reports)

@@ -1,4 +1,4 @@
-"""Writes the rows of a batch that are ahead into the table ``rejected``.
+"""Writes the rows of a batch whose clock was fast, those that are ahead, into the table ``rejected``.
 
 Tasks detect these rows when only their numbers and hashes are left. Mostly there are none, and otherwise few, so the source is
 read again for them; the alternative would be to pass the text of every row to Python.
@@ -17,7 +17,9 @@ from lately.spark.side_tables import SideTable
 from lately.store import Store
 
 
-def write_ahead_rows(rows: DataFrame, validator: RowValidator, reports: Sequence[TaskReport], store: Store, batch: int) -> None:
+def write_fast_clock_rows(
+    rows: DataFrame, validator: RowValidator, reports: Sequence[TaskReport], store: Store, batch: int
+) -> None:
     """Write the rows that tasks rejected as ahead.
 
     Parameters
