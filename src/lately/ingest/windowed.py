@@ -25,7 +25,6 @@ from lately.core.keys import HashedKeys, Keys, all_hashes
 from lately.core.times import instant_of, tick_of, ticks_of_keys
 from lately.counters.base import MAX_COUNT, MAX_STAMP, Bounds, Cells, CounterArray, Counts, Stamps
 from lately.ingest.merging import Mergeable
-from lately.ingest.merging import inputs_of as inputs_of
 from lately.ingest.order import ReorderBuffer, put_stamps, time_order
 from lately.ingest.ranges import range_ages
 from lately.ingest.windowed_state import S

@@ -13,8 +13,8 @@ from lately.core.estimate import Estimate, Estimates
 from lately.core.key_types import NO_KEYS, KeyTypes, types_of_keys, union
 from lately.core.keys import SEED, Hashes, Keys, key_column
 from lately.counters.base import Bounds, Cells, CounterArray, Counts, Part, Stamps
+from lately.ingest.merging import inputs_of
 from lately.ingest.shape import WindowShape
-from lately.ingest.windowed import inputs_of
 from lately.sketches.hashing import cells_of, coefficients, row_cells
 from lately.sketches.range_view import CountMinView, HashedRows
 from lately.sketches.scratch import scratch
