@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 from cli_cases import assert_refused, assert_wrong_usage, cells_of, data_of, run, run_apart, without_colours
-from cli_stores import PAGES, QUESTIONS, REJECTED, SITES, run_row, traffic
+from cli_stores import PAGES, QUESTIONS, REJECTED, SITES, traffic
+from store_builder import RUN, new_store, put_batch
 
 import lately as lt
 from lately import config
 from lately.core.json_encoding import to_json
 from lately.service.request_models import QuantilesParams
-from lately.store import Store
 from lately.store.questions import Questions
 from lately.store.view import View
 
@@ -228,12 +228,10 @@ def test_no_store_is_refused_with_the_remedy(shop, tmp_path):
 
 
 def test_a_store_without_sketches_says_what_to_write(tmp_path):
-    store = Store(str(tmp_path / "bare"))
-    store.prepare()
-    store.describe({"name": "bare", "time_type": "timestamp", "keys": "text", "queries": [], "sketches": {}})
+    store = new_store(tmp_path / "bare", name="bare", keys="text")
     assert_refused(ask(store.path, "top"), "no sketches", 'sketches = "always"')
     assert data(store.path, "runs") == {"rows": []}
-    store.put("runs", 0, [run_row(0, None)])
+    put_batch(store, 0, None, run=RUN)
     assert data(store.path, "runs")["rows"][0]["time"] is None
     assert ask(store.path, "runs").exit_code == 0
     assert (data(store.path, "sites")["rows"], data(store.path, "sites")["sites"]) == ([], 0)

@@ -6,9 +6,10 @@ from datetime import timedelta
 
 import pytest
 from cli_cases import assert_refused, assert_wrong_usage, cells_of, data_of, run
-from cli_stores import SITES, START, run_row
+from cli_stores import SITES, START
+from store_builder import RUN, new_store, put_batch
 
-from lately.store import Store, tables
+from lately.store import tables
 
 pytestmark = pytest.mark.usefixtures("wide_and_plain")
 
@@ -40,9 +41,7 @@ def test_show_tells_what_there_is(shop):
 
 def test_show_of_a_store_without_much(flows, tmp_path):
     assert ["sites", "1: –"] in cells_of(run("store", "show", flows).stdout)
-    store = Store(str(tmp_path / "new"))
-    store.prepare()
-    store.describe({"time_type": "timestamp", "name": "[red]new", "queries": [], "monitors": [], "keep": None})
+    store = new_store(tmp_path / "new", name="[red]new")
     result = run("store", "show", store.path)
     assert result.exit_code == 0, result.output
     assert result.stdout.startswith("[red]new: ")
@@ -81,11 +80,9 @@ def test_damage_is_found_and_told_with_exit_code_1(copy):
 @pytest.fixture
 def long(tmp_path):
     """A store of a hundred batches, a minute each."""
-    store = Store(str(tmp_path / "long"))
-    store.prepare()
-    store.describe({"time_type": "timestamp", "name": "long", "queries": [], "monitors": [], "keep": None})
+    store = new_store(tmp_path / "long", name="long")
     for batch in range(100):
-        store.put("runs", batch, [run_row(batch, START + timedelta(minutes=batch))])
+        put_batch(store, batch, START + timedelta(minutes=batch), run=RUN)
     return store
 
 

@@ -8,6 +8,7 @@ import stores
 from patience import wait_until
 from pydantic import TypeAdapter
 from serving import serving
+from store_builder import RUN, new_store
 
 from lately.core.json_encoding import read_json, to_json
 from lately.service.app import ROUTES
@@ -198,7 +199,7 @@ def test_alerts_and_runs(shop):
     assert [row["batch"] for row in get(shop, "alerts", limit=1)["rows"]] == [2]
     rows = get(shop, "runs")["rows"]
     assert [row["batch"] for row in rows] == [0, 1, 2]
-    assert rows[0] == stores.run(0) | {"time": NOON, "began": "2026-01-02T00:00:00Z"}
+    assert rows[0] == RUN | {"batch": 0, "time": NOON, "began": "2026-01-02T00:00:00Z"}
 
 
 def test_rows_by_site(shop):
@@ -256,11 +257,9 @@ def test_the_openapi_document_names_every_path_and_its_failures(shop):
 
 @pytest.mark.parametrize("batches", [0, 1])
 def test_a_store_without_sketches(tmp_path, batches):
-    store = stores.Store(str(tmp_path / "store"))
-    store.prepare()
-    store.describe(stores.ABOUT)
+    store = new_store(tmp_path / "store", **stores.ABOUT)
     for batch in range(batches):
-        stores.put_batch(store, batch)
+        stores.put_shop_batch(store, batch)
     with serving(store.path) as client:
         health = get(client, "health")
         assert (health["batch"], health["age_seconds"] is None) == ((0, False) if batches else (None, True))

@@ -10,6 +10,7 @@ import pytest
 import stores
 from patience import PATIENCE, wait_until
 from serving import serving
+from store_builder import NOON, RUN, new_store, put_batch
 
 from lately.core.errors import InputError, LatelyError, ParameterError
 from lately.service import create_app
@@ -252,9 +253,7 @@ def test_a_store_that_is_not_there(tmp_path):
 
 
 def test_a_store_of_a_newer_format(tmp_path):
-    store = stores.Store(str(tmp_path / "store"))
-    store.prepare()
-    store.describe(stores.ABOUT)
+    store = new_store(tmp_path / "store", **stores.ABOUT)
     (tmp_path / "store/about.json").write_text(json.dumps(stores.ABOUT | {"format": 99}))
     with pytest.raises(InputError, match="upgrade lately"):
         create_app(store.path)
@@ -262,9 +261,9 @@ def test_a_store_of_a_newer_format(tmp_path):
 
 def test_a_damaged_sketch(tmp_path):
     store = stores.shop(tmp_path / "store")
-    row = {"version": 3, "time": stores.NOON, "site": "lima", "sketch": stores.TOP, "kind": "topk", "blob": b"not a sketch"}
+    row = {"version": 3, "time": NOON, "site": "lima", "sketch": stores.TOP, "kind": "topk", "blob": b"not a sketch"}
     store.put("sketches", 3, [row], part="lima")
-    store.put("runs", 3, [stores.run(3)])
+    put_batch(store, 3, NOON, run=RUN)
     with serving(store.path) as client:
         error = assert_error(client.get("/api/top"), 503, "store_unreadable")
         assert "lately store check" in error["remedy"]

@@ -4,6 +4,7 @@ import stores
 from patience import wait_until
 from prometheus_client.parser import text_string_to_metric_families
 from serving import serving
+from store_builder import new_store
 
 
 def samples(client):
@@ -19,18 +20,18 @@ def test_numbers_of_the_store(tmp_path):
     store = stores.shop(tmp_path / "store")
     with serving(store.path) as client:
         found = samples(client)
-        sums = {"rows": 33, "counted_rows": 30, "late_rows": 3, "rejected_rows": 0, "batches": 3, "batch_work_seconds": 1.5}
-        sums |= {"shipped_bytes": 300, "monitor_bytes": 30, "everything_bytes": 30_000}
+        sums = {"rows": 5400, "counted_rows": 5370, "late_rows": 21, "rejected_rows": 9, "shipped_bytes": 6144}
+        sums |= {"monitor_bytes": 1536, "everything_bytes": 270_000, "batches": 3, "batch_work_seconds": 0.75}
         for name, value in sums.items():
             assert found[f"lately_{name}_total",] == value
-        for name, value in {"newest_batch": 2, "batch_seconds": 0.5, "state_bytes": 5000, "sites": 3}.items():
+        for name, value in {"newest_batch": 2, "batch_seconds": 0.25, "state_bytes": 30_000, "sites": 3}.items():
             assert found[f"lately_{name}",] == value
         assert found["lately_batch_age_seconds",] > 0
         assert found["lately_alerts_total", ("monitor", "attack"), ("state", "firing")] == 1
         assert found["lately_alerts_total", ("monitor", "attack"), ("state", "resolved")] == 1
-        stores.put_batch(store, 3, [stores.alert(3, "firing")])
+        stores.put_shop_batch(store, 3, [stores.alert("firing")])
         found = wait_until(lambda: (now := samples(client))["lately_newest_batch",] == 3 and now)
-        assert found["lately_rows_total",] == 44
+        assert found["lately_rows_total",] == 7200
         assert found["lately_alerts_total", ("monitor", "attack"), ("state", "firing")] == 2
 
 
@@ -52,9 +53,7 @@ def test_numbers_of_the_service(shop_path):
 
 
 def test_an_empty_store(tmp_path):
-    store = stores.Store(str(tmp_path / "store"))
-    store.prepare()
-    store.describe(stores.ABOUT)
+    store = new_store(tmp_path / "store", **stores.ABOUT)
     with serving(store.path) as client:
         found = samples(client)
     assert found["lately_batches_total",] == 0

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from small_stores import INTEGERS, add_batch, at, filled
+from small_stores import add_batch, filled
 
 import lately as lt
 from lately.core.errors import InputError
@@ -35,7 +35,7 @@ def store(tmp_path):
     for version in (80, 85):
         for part, site in enumerate(("lima", "oslo")):
             rows = [
-                {"version": version, "time": at(version), "site": site, "sketch": f"s{i}", "kind": "any", "blob": blob}
+                {"version": version, "time": 10 * version, "site": site, "sketch": f"s{i}", "kind": "any", "blob": blob}
                 for i, blob in enumerate(blobs)
             ]
             made.put("sketches", version, rows, f"{part:05d}")
@@ -173,8 +173,8 @@ def test_a_store_that_goes_on_while_it_is_checked(tmp_path, monkeypatch):
 
     def meanwhile(self, file):
         if next(calls) == 10:
-            tidy(Store(store.path, INTEGERS))
-            add_batch(store, 90, at(90), None)
+            tidy(Store.open(store.path))
+            add_batch(store, 90, 900, None)
         return read(self, file)
 
     monkeypatch.setattr(Store, "bytes_of", meanwhile)

@@ -4,9 +4,9 @@ import random
 from collections import Counter
 
 import pytest
-from small_stores import INTEGERS, filled
+from small_stores import filled
+from store_builder import new_store, put_batch
 
-from lately.store import Store
 from lately.store.tables import UncountedRow
 from lately.store.upkeep import tidy
 from lately.store.view import View
@@ -18,11 +18,10 @@ REASONS = ("no time", "no key", "count is negative: -{}", "time cannot be read: 
 def told(tmp_path):
     """A store with rejected rows in most batches, some of which are in one file, and these rows as a list."""
     dice = random.Random(7)
-    store = filled(tmp_path, 0)
-    store.describe({"name": "shop", "time_type": "integer", "queries": []})
+    store = new_store(tmp_path, "integer")
     rows = []
     for batch in range(100):
-        mine = [
+        rejected = [
             UncountedRow(
                 batch,
                 site=dice.choice(["lima", "oslo", None]),
@@ -32,9 +31,8 @@ def told(tmp_path):
             )
             for number in range(dice.randrange(6))
         ]
-        store.put("rejected", batch, mine)
-        store.put("runs", batch, [{"batch": batch, "time": batch}])
-        rows += mine
+        put_batch(store, batch, batch, rejected=rejected)
+        rows += rejected
     tidy(store)
     assert len(store.files("rejected")) < 50
     return store, rows
@@ -72,8 +70,6 @@ def test_counting_ends_at_a_bound_and_says_so(told):
 
 
 def test_late_rows_in_files_of_several_tasks(tmp_path):
-    store = filled(tmp_path, 30)
-    store.describe({"name": "shop", "time_type": "integer", "queries": []})
-    view = View(Store(store.path, INTEGERS).path)
+    view = View(filled(tmp_path, 30).path)
     assert view.reasons("late") == ({"late": 16}, True)
     assert [row.batch for row in view.late(3, site="0001")] == [21, 25, 29]
