@@ -53,15 +53,15 @@ def sketch_of(name, site):
     """What a site keeps under a name; the left stream has what is old, the right one what is new."""
     rows = [row for row in EVENTS[site] if name not in (LEFT, RIGHT) or (row[0] >= 9) == (name == LEFT)]
     if name == TIMES:
-        made = lt.Quantiles(window="1h", lo=0, hi=1000, resolution=1, **GUARANTEE)
+        sketch = lt.Quantiles(window="1h", lo=0, hi=1000, resolution=1, **GUARANTEE)
     elif name == TOP:
-        made = lt.TopK(window="1h", k=1, **GUARANTEE)
+        sketch = lt.TopK(window="1h", k=1, **GUARANTEE)
     else:
-        made = lt.EcmSketch(window="1h", query="inner", **GUARANTEE)
+        sketch = lt.EcmSketch(window="1h", query="inner", **GUARANTEE)
     if rows:
         rows.sort(reverse=True)
-        made.update([row[2] if name == TIMES else row[1] for row in rows], [at(row[0]) for row in rows])
-    return made
+        sketch.update([row[2] if name == TIMES else row[1] for row in rows], [at(row[0]) for row in rows])
+    return sketch
 
 
 def alert(state, value=120.0):

@@ -23,7 +23,7 @@ def store(tmp_path):
 
 def events(answer, count):
     """The next events of a stream, as (event, id, data)."""
-    found, fields = [], {}
+    received, fields = [], {}
     for line in answer.iter_lines():
         if line.startswith(":"):
             continue
@@ -32,11 +32,11 @@ def events(answer, count):
             fields[name] = value
             continue
         if "event" in fields:
-            found.append((fields["event"], fields.get("id"), json.loads(fields["data"])))
+            received.append((fields["event"], fields.get("id"), json.loads(fields["data"])))
         fields = {}
-        if len(found) == count:
-            return found
-    return found
+        if len(received) == count:
+            return received
+    return received
 
 
 def test_a_batch_and_its_alert_are_pushed(store):
@@ -94,8 +94,8 @@ def test_answers_follow_the_store(store):
 def test_the_server_stops_while_clients_are_connected(store):
     with httpx.Client(trust_env=False, timeout=PATIENCE) as listener:
         with serving(store.path) as client:
-            asked = listener.build_request("GET", client.base_url.join("/api/stream"))
-            answers = [listener.send(asked, stream=True) for _ in range(3)]
+            request = listener.build_request("GET", client.base_url.join("/api/stream"))
+            answers = [listener.send(request, stream=True) for _ in range(3)]
             lines = [answer.iter_lines() for answer in answers]
             assert {next(stream) for stream in lines} == {"retry: 2000"}
         assert [list(stream) for stream in lines] == [[""]] * 3

@@ -18,8 +18,8 @@ def store(request, tmp_path):
 
 @pytest.mark.parametrize("table", tables())
 def test_a_table_without_rows_can_be_read(store, table):
-    found = ds.dataset(f"{store.path}/{table}").to_table()
-    assert (found.schema, found.num_rows) == (store.schema(table), 0)
+    dataset = ds.dataset(f"{store.path}/{table}").to_table()
+    assert (dataset.schema, dataset.num_rows) == (store.schema(table), 0)
     frame = pd.read_parquet(f"{store.path}/{table}")
     assert (list(frame.columns), len(frame)) == (store.schema(table).names, 0)
     assert store.files(table) == []

@@ -54,9 +54,9 @@ def ranges(stream):
 
 
 def every(stream):
-    for asked, counted in ranges(stream):
+    for options, counted in ranges(stream):
         for sites in SITES:
-            yield asked | {"sites": sites}, counted | {"sites": sites}
+            yield options | {"sites": sites}, counted | {"sites": sites}
 
 
 # -- the truth lies within the bounds ------------------------------------------------------------------------------------
@@ -66,14 +66,14 @@ def every(stream):
 def test_counts(stream, questions, of):
     if of == "dyadic" and stream.keys != "integer":
         return
-    for asked, counted in every(stream):
+    for options, counted in every(stream):
         exact = stream.exact(**counted)
         keys = [*range(1, 9), 63]
-        rows = questions.counts([stream.key(key) for key in keys], of=of, **asked)
+        rows = questions.counts([stream.key(key) for key in keys], of=of, **options)
         for key, (named, estimate) in zip(keys, rows, strict=True):
             assert named == stream.key(key)
-            assert exact[key] in estimate, (asked, key)
-            assert questions.count(named, of=of, **asked) == estimate
+            assert exact[key] in estimate, (options, key)
+            assert questions.count(named, of=of, **options) == estimate
 
 
 def test_the_default_is_the_finest_sketch_of_all_rows(stream, questions):
@@ -85,14 +85,14 @@ def test_the_default_is_the_finest_sketch_of_all_rows(stream, questions):
 
 
 def test_totals(stream, questions):
-    for asked, counted in every(stream):
-        assert stream.exact(**counted).total() in questions.total(**asked)
+    for options, counted in every(stream):
+        assert stream.exact(**counted).total() in questions.total(**options)
 
 
 def test_top(stream, questions):
-    for asked, counted in every(stream):
+    for options, counted in every(stream):
         exact = stream.exact(**counted)
-        rows = questions.top(5, **asked)
+        rows = questions.top(5, **options)
         listed = {key for key, _ in rows}
         assert all(exact[key] in estimate for key, estimate in ((k, e) for k in exact for n, e in rows if n == stream.key(k)))
         rest = max((count for key, count in exact.items() if stream.key(key) not in listed), default=0)
@@ -101,9 +101,9 @@ def test_top(stream, questions):
 
 
 def test_quantiles(stream, questions):
-    for asked, counted in every(stream):
+    for options, counted in every(stream):
         values = np.sort(np.array([7 * key for key in stream.exact(**counted).elements()]))
-        rows = questions.quantiles([0.1, 0.5, 0.99], **asked)
+        rows = questions.quantiles([0.1, 0.5, 0.99], **options)
         if not values.size and not len(rows):
             continue
         for q, estimate in rows:
@@ -118,30 +118,30 @@ def test_nothing_in_the_range_has_no_quantiles(stream, questions):
 
 
 def test_ranges_of_keys_and_of_values(stream, questions):
-    for asked, counted in every(stream):
+    for options, counted in every(stream):
         exact = stream.exact(**counted)
         inside = sum(count for key, count in exact.items() if 2 <= key <= 7)
-        assert inside in questions.count_range(2, 7, **asked)
-        assert inside in questions.count_range("14", "49.5", of="slow", **asked)
+        assert inside in questions.count_range(2, 7, **options)
+        assert inside in questions.count_range("14", "49.5", of="slow", **options)
 
 
 def test_self_joins(stream, questions):
-    for asked, counted in every(stream):
+    for options, counted in every(stream):
         exact = sum(count**2 for count in stream.exact(**counted).values())
         for of in (None, "ecm inner", "topk", "ecm fine"):
-            found = questions.self_join(of=of, **asked)
-            assert found.low - 1e-6 <= exact <= found.high + 1e-6, (asked, of)
+            estimate = questions.self_join(of=of, **options)
+            assert estimate.low - 1e-6 <= exact <= estimate.high + 1e-6, (options, of)
 
 
 def test_two_streams_are_joined(stream, questions):
-    for asked, counted in every(stream):
+    for options, counted in every(stream):
         even = stream.exact(**counted, where=lambda times: times % 2 == 0)
         odd = stream.exact(**counted, where=lambda times: times % 2 == 1)
         exact = sum(count * odd[key] for key, count in even.items())
-        found = questions.inner_product("pairs", **asked)
-        assert found.low - 1e-6 <= exact <= found.high + 1e-6
-        assert questions.inner_product("pairs", "pairs", **asked) == found
-        assert questions.inner_product("ecm inner where even", "ecm inner where odd", **asked) == found
+        estimate = questions.inner_product("pairs", **options)
+        assert estimate.low - 1e-6 <= exact <= estimate.high + 1e-6
+        assert questions.inner_product("pairs", "pairs", **options) == estimate
+        assert questions.inner_product("ecm inner where even", "ecm inner where odd", **options) == estimate
 
 
 # -- ranges --------------------------------------------------------------------------------------------------------------
@@ -152,25 +152,25 @@ def test_last_says_what_the_answers_of_the_pipeline_say(stream, questions):
     for last in LASTS:
         for sites in SITES:
             for name in ("ecm fine", "topk", "quantiles", "dyadic"):
-                known = None
+                extract_of_sites = None
                 for site in sorted(stream.events) if sites is None else sites:
                     twin = stream.sketches[site][name].copy()
                     twin.advance(stream.time(stream.now))
                     part = extract(twin, stream.length(last))
-                    known = part if known is None else known + part
-                expected = view_of(stream.sketches["lima"][name], known)
-                asked = {"last": stream.length(last), "sites": sites, "of": name}
-                assert questions.total(**asked) == expected.total()
+                    extract_of_sites = part if extract_of_sites is None else extract_of_sites + part
+                expected = view_of(stream.sketches["lima"][name], extract_of_sites)
+                options = {"last": stream.length(last), "sites": sites, "of": name}
+                assert questions.total(**options) == expected.total()
                 if name == "quantiles":
                     if expected.total().high:
-                        assert list(questions.quantiles([0.5, 0.9], **asked)) == list(expected.quantile([0.5, 0.9]))
+                        assert list(questions.quantiles([0.5, 0.9], **options)) == list(expected.quantile([0.5, 0.9]))
                 elif name == "dyadic":
-                    assert questions.count_range(1, 5, **asked) == expected.count_range(1, 5)
+                    assert questions.count_range(1, 5, **options) == expected.count_range(1, 5)
                 else:
                     keys = [stream.key(key) for key in (1, 2, 3, 50)]
-                    assert list(questions.counts(keys, **asked).count) == list(expected.counts(keys))
+                    assert list(questions.counts(keys, **options).count) == list(expected.counts(keys))
                 if name == "topk":
-                    assert list(questions.top(3, **asked)) == list(expected.top(3))
+                    assert list(questions.top(3, **options)) == list(expected.top(3))
 
 
 def test_between_is_asked_of_the_merged_sketches(stream, questions):
@@ -223,31 +223,31 @@ def test_rows_that_are_held_back_count(tmp_path):
     stream.finish(0)
     assert any(sketch._reorder_buffer.ticks.size for by_name in stream.sketches.values() for sketch in by_name.values())
     questions = Questions(View(stream.store.path))
-    for asked, counted in every(stream):
+    for options, counted in every(stream):
         exact = stream.exact(**counted)
         for of in ("ecm fine", "topk"):
-            assert exact[1] in questions.count(1, of=of, **asked), asked
-        assert exact.total() in questions.total(**asked)
+            assert exact[1] in questions.count(1, of=of, **options), options
+        assert exact.total() in questions.total(**options)
 
 
 WRONG = [{"last": last} for last in (1001, -1, 1.5, {})]
 WRONG += [{"between": between} for between in ((5, 10), 5, "12", (1, 2, 3), (2000, 10), (10, None))]
 
 
-@pytest.mark.parametrize("asked", [*WRONG, {"last": 5, "between": (10, 5)}], ids=str)
-def test_malformed_ranges_are_refused(tmp_path, asked):
+@pytest.mark.parametrize("options", [*WRONG, {"last": 5, "between": (10, 5)}], ids=str)
+def test_malformed_ranges_are_refused(tmp_path, options):
     stream = StoredStream(tmp_path, names=["ecm fine"])
     stream.add("lima", [7], [1])
     stream.finish(0)
     questions = Questions(View(stream.store.path))
     for _ in range(2):
         with pytest.raises(RangeError):
-            questions.count(7, **asked)
+            questions.count(7, **options)
     assert questions.count(7).value == 1
     assert questions.count(7, last=1).value == 1
-    for odd in (True, 1.0):
+    for wrong in (True, 1.0):
         with pytest.raises(RangeError):
-            questions.count(7, last=odd)
+            questions.count(7, last=wrong)
 
 
 # -- which sketch --------------------------------------------------------------------------------------------------------
@@ -315,9 +315,9 @@ def test_sketches_that_no_row_came_to_count_nothing(tmp_path):
     stream.add("lima", [7, 7], [2, 4])  # no odd times
     stream.finish(0)
     questions = Questions(View(stream.store.path))
-    for asked in ({}, {"last": 10}, {"between": (10, 1)}):
-        assert questions.inner_product("pairs", **asked).value == 0
-        assert questions.total(of="ecm inner where odd", **asked) == lt.Estimate(0, 0, 0, 1.0)
+    for options in ({}, {"last": 10}, {"between": (10, 1)}):
+        assert questions.inner_product("pairs", **options).value == 0
+        assert questions.total(of="ecm inner where odd", **options) == lt.Estimate(0, 0, 0, 1.0)
 
 
 # -- what is remembered ----------------------------------------------------------------------------------------------------
@@ -328,14 +328,14 @@ def test_a_new_version_is_asked_after_a_refresh(tmp_path):
     stream.finish(0)
     view = View(stream.store.path)
     questions = Questions(view)
-    asked = {"last": 400}, {"between": (400, 0)}, {"last": 400, "sites": ["lima"]}
-    before = [questions.count(1, **one) for one in asked]
+    all_options = {"last": 400}, {"between": (400, 0)}, {"last": 400, "sites": ["lima"]}
+    before = [questions.count(1, **options) for options in all_options]
     stream.add("lima", [1] * 500, np.arange(3000, 3500))
     stream.finish(1)
-    assert [questions.count(1, **one) for one in asked] == before
+    assert [questions.count(1, **options) for options in all_options] == before
     assert (view.refresh(), questions.asof) == (True, 3499)
-    for one, counted in zip(asked, ({"last": 400}, {"last": 400}, {"last": 400, "sites": ["lima"]}), strict=True):
-        assert stream.exact(**counted)[1] in questions.count(1, **one)
+    for options, counted in zip(all_options, ({"last": 400}, {"last": 400}, {"last": 400, "sites": ["lima"]}), strict=True):
+        assert stream.exact(**counted)[1] in questions.count(1, **options)
     stream.finish(2, stored=False)  # sketches are not stored after every batch
     version = view.version()
     assert (view.refresh(), view.batch, view.version() is version, questions.asof) == (True, 2, True, 3499)
@@ -364,9 +364,9 @@ def test_versions_that_have_gone_are_replaced_by_newer_ones(tmp_path):
     assert questions.asof == 3000  # the version is known, and nothing of it was read
     stream.add("lima", [1] * 10, np.arange(3000, 3010))
     stream.finish(1)
-    for one in stream.store.all_files("sketches"):
-        if one.last == 0:
-            stream.store.remove(one)
+    for file in stream.store.all_files("sketches"):
+        if file.last == 0:
+            stream.store.remove(file)
     assert stream.exact(last=400)[1] in questions.count(1, last=400)
     assert questions.asof == 3009
 
@@ -378,9 +378,9 @@ def test_with_little_memory_answers_are_the_same(tmp_path):
         Questions(View(stream.store.path)),
         Questions(View(stream.store.path, table_bytes=0, sketch_bytes=0), cache_bytes=0),
     )
-    for asked, _ in every(stream):
-        assert plenty.count(1, **asked) == tight.count(1, **asked)
-        assert list(plenty.top(3, **asked)) == list(tight.top(3, **asked))
+    for options, _ in every(stream):
+        assert plenty.count(1, **options) == tight.count(1, **options)
+        assert list(plenty.top(3, **options)) == list(tight.top(3, **options))
 
 
 def test_many_ranges_do_not_fill_the_memory(tmp_path):
@@ -403,23 +403,23 @@ def test_questions_may_be_asked_by_many_threads_while_versions_come(tmp_path):
     def ask():
         while not done.is_set():
             try:
-                found = questions.count(1, sites=["paris"])
-                if not any(value in found for value in list(values)):
-                    wrong.append(found)
+                estimate = questions.count(1, sites=["paris"])
+                if not any(value in estimate for value in list(values)):
+                    wrong.append(estimate)
             except LatelyError as error:
                 wrong.append(error)
 
     threads = [threading.Thread(target=ask) for _ in range(3)]
-    for one in threads:
-        one.start()
+    for thread in threads:
+        thread.start()
     for batch in range(1, 12):
         stream.add("paris", [1] * 40, np.arange(3000 + 40 * batch, 3040 + 40 * batch))
         values.add(stream.exact(last=WINDOW, sites=["paris"])[1])
         stream.finish(batch)
         view.refresh()
     done.set()
-    for one in threads:
-        one.join()
+    for thread in threads:
+        thread.join()
     assert not wrong
 
 

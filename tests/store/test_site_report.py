@@ -34,25 +34,25 @@ def report_of(store):
 def test_many_sites_against_a_plain_loop(tmp_path, time_type, sites):
     dice = random.Random(sites)
     store = stream(tmp_path, 30, time_type, duration(70, time_type))
-    drawn = {}
+    last_rows = {}
     for number in range(sites):
         last = 29 if dice.random() < 0.8 else dice.randrange(30)
-        drawn[f"site-{number:04}"] = 10 * last - dice.choice([0, 3, 9, 90]) + (5_000 if dice.random() < 0.03 else 0), last
-    rows = [site_row(29, site, time_at(ticks, time_type), seen=clock(last)) for site, (ticks, last) in drawn.items()]
+        last_rows[f"site-{number:04}"] = 10 * last - dice.choice([0, 3, 9, 90]) + (5_000 if dice.random() < 0.03 else 0), last
+    rows = [site_row(29, site, time_at(ticks, time_type), seen=clock(last)) for site, (ticks, last) in last_rows.items()]
     dice.shuffle(rows)
     store.put("sites", 29, rows)
     report = report_of(store)
 
-    middle = median_low([ticks for ticks, last in drawn.values() if last >= 25])
-    ahead = {site for site, (ticks, _) in drawn.items() if ticks > middle + 70}
-    newest = max(ticks for site, (ticks, _) in drawn.items() if site not in ahead)
+    middle = median_low([ticks for ticks, last in last_rows.values() if last >= 25])
+    ahead = {site for site, (ticks, _) in last_rows.items() if ticks > middle + 70}
+    newest = max(ticks for site, (ticks, _) in last_rows.items() if site not in ahead)
     expected = {}
-    for site, (ticks, last) in drawn.items():
+    for site, (ticks, last) in last_rows.items():
         far = newest - ticks > 70
         expected[site] = "ahead" if site in ahead else "ok" if not far else "behind" if last >= 25 else "silent"
     assert report.tolerance == 70
     assert {row.site: row.state for row in report.rows} == expected
-    assert {row.site: row.behind for row in report.rows} == {site: newest - ticks for site, (ticks, _) in drawn.items()}
+    assert {row.site: row.behind for row in report.rows} == {site: newest - ticks for site, (ticks, _) in last_rows.items()}
     assert set(expected.values()) == set(STATES)
     behind = [row.behind for row in report.rows]
     assert behind == sorted(behind, reverse=True)

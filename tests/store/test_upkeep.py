@@ -170,9 +170,9 @@ def test_killed_at_every_step_it_shows_every_row_once_and_ends_the_same(tmp_path
         shutil.rmtree(path)
 
 
-def assert_between(found, before, after):
+def assert_between(tables, before, after):
     """Rows may be gone that were old, no other; none is there twice."""
-    for table, rows in found.items():
+    for table, rows in tables.items():
         assert [row for row in before[table] if row in rows] == rows, table
         assert all(row in rows for row in after[table]), table
 
@@ -219,13 +219,13 @@ def test_a_listing_that_was_overtaken_is_not_believed(tmp_path, small):
     class Torn(fs.LocalFileSystem):
         torn = False
 
-        def get_file_info(self, wanted):
-            found = super().get_file_info(wanted)
-            if isinstance(wanted, fs.FileSelector) and not Torn.torn:
+        def get_file_info(self, selector):
+            infos = super().get_file_info(selector)
+            if isinstance(selector, fs.FileSelector) and not Torn.torn:
                 Torn.torn = True
                 tidy(store)
-                return found[len(found) // 2 :]
-            return found
+                return infos[len(infos) // 2 :]
+            return infos
 
     assert on(store, Torn()).read("runs") == expected
     assert Torn.torn

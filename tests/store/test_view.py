@@ -320,9 +320,9 @@ def test_sketches_of_the_newest_version(tmp_path):
     assert (view.batch, view.versions(), view.sites()) == (5, [(0, 3000), (3, 3002)], ["lima", "paris", "quiet", "tokyo"])
     assert list(view.sketch_infos()) == list(stream.names)
     assert view.sketch_infos()["topk"] == SketchInfo("topk", eps=0.05, delta=1e-7)
-    found = view.sketches("ecm fine")
-    assert list(found) == ["lima", "paris", "quiet", "tokyo"]
-    for site, sketch in found.items():
+    sketches = view.sketches("ecm fine")
+    assert list(sketches) == ["lima", "paris", "quiet", "tokyo"]
+    for site, sketch in sketches.items():
         assert sketch.to_bytes() == stream.sketches[site]["ecm fine"].to_bytes()
         assert view.sketches("ecm fine", ["paris", site])[site] is sketch  # decoded once
     sizes = {site: sum(len(one.to_bytes()) for one in of.values()) for site, of in stream.sketches.items()}
