@@ -43,14 +43,14 @@ def local_checks(report: Report, keys: Ints, options: Options) -> None:
                 1 if options.quick else 4,
                 {"incremental": partial(_prepared, layout, hashes, ticks), "anew": partial(_same, look)},
             )
-            one, anew = best["incremental"] / (size - size // 2) * 1e9, best["anew"] / times * 1e9
+            incremental, anew = best["incremental"] / (size - size // 2) * 1e9, best["anew"] / times * 1e9
             site = None if monitor is None else min(_site(monitor, events, ticks) for _ in range(1 if options.quick else 4))
-            table.add(rows, name, layout.size, one, anew, anew / one, site)
+            table.add(rows, name, layout.size, incremental, anew, anew / incremental, site)
     report.tables.append(table)
     for name in _kinds(ROWS[0]):
-        mine = [row for row in table.as_dicts() if row["what"] == name]
+        kind_rows = [row for row in table.as_dicts() if row["what"] == name]
         for what, column in (("a look", "ns an event"), ("Site.update", "Site.update, ns an event")):
-            if most := max(row[column] or 0.0 for row in mine):
+            if most := max(row[column] or 0.0 for row in kind_rows):
                 report.verdicts.append(Verdict.below(f"{what}: µs an event, the most of all rows, {name}", most / 1000, 2))
     report.notes.append(
         f"Local checks: drifts with so many rows, {RATE} events to a tick, {RATE * WINDOW:,} in a window, so that about as "
@@ -108,7 +108,7 @@ def _same(look: Callable[[], object]) -> Callable[[], object]:
 def _anew(layout: Layout, hashes: Hashes, ticks: Ints, times: int) -> Callable[[], object]:
     """All numbers read from the counters, and the norms of their rows."""
     drift = _warmed(layout, hashes, ticks)
-    told = drift.numbers.copy()
+    reported = drift.numbers.copy()
 
     def counts() -> Any:
         assert isinstance(drift, WindowDrift)
@@ -118,8 +118,8 @@ def _anew(layout: Layout, hashes: Hashes, ticks: Ints, times: int) -> Callable[[
     def numbers() -> Any:
         if layout.window is None:
             return drift.numbers.copy()
-        found = counts().value
-        return found[::2] - found[1::2] if layout.signed else found
+        values = counts().value
+        return values[::2] - values[1::2] if layout.signed else values
 
     if isinstance(drift, WindowDrift):  # a count that is carried along may differ from one read anew, within its bounds
         bounds, carried = counts(), drift._book[:, COUNT]
@@ -127,7 +127,7 @@ def _anew(layout: Layout, hashes: Hashes, ticks: Ints, times: int) -> Callable[[
 
     def look() -> None:
         for _ in range(times):
-            drifted = (numbers() - told).reshape(layout.rows, layout.width).astype(np.float64)
+            drifted = (numbers() - reported).reshape(layout.rows, layout.width).astype(np.float64)
             if layout.signed:
                 np.sqrt((drifted**2).sum(axis=1))
             else:

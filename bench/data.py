@@ -86,8 +86,8 @@ class Numbers:
 def numbers(options: Options, rows: int, quick: int) -> Numbers:
     """The values of the file that was given, where it has some, or synthetic delays; at most so many."""
     size = options.size(rows, quick)
-    found = None if options.data is None else values_from_parquet(options.data, size)
-    return delays(size) if found is None else found
+    values = None if options.data is None else values_from_parquet(options.data, size)
+    return delays(size) if values is None else values
 
 
 def delays(rows: int, *, seed: int = 7) -> Numbers:

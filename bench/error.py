@@ -90,7 +90,7 @@ class _Truth:
 def _errors(truth: _Truth, query: str, counter: str, eps: float) -> Iterator[tuple[Any, ...]]:
     """For each range: its length, queries, average and maximum error, both over eps, and the share beyond eps."""
     sketch = lt.EcmSketch(window=WINDOW, eps=eps, delta=DELTA, query=query, counter=counter)
-    found: dict[int, list[Any]] = {last: [] for last in truth.ranges}
+    errors_by_range: dict[int, list[Any]] = {last: [] for last in truth.ranges}
     for batches, stop in truth.moments():
         for rows in batches:
             sketch.update(truth.data.keys(rows), truth.times[rows])
@@ -98,11 +98,11 @@ def _errors(truth: _Truth, query: str, counter: str, eps: float) -> Iterator[tup
             keys, counts = truth.counts(stop, last)
             arrivals = float(counts.sum())
             if query == "point":
-                found[last].append(np.abs(sketch.counts(keys, last=last).value - counts) / arrivals)
+                errors_by_range[last].append(np.abs(sketch.counts(keys, last=last).value - counts) / arrivals)
             else:
                 exact = float((counts.astype(np.float64) ** 2).sum())
-                found[last].append(np.array([abs(sketch.self_join(last=last).value - exact) / arrivals**2]))
-    for last, parts in found.items():
+                errors_by_range[last].append(np.array([abs(sketch.self_join(last=last).value - exact) / arrivals**2]))
+    for last, parts in errors_by_range.items():
         errors = np.concatenate(parts)
         mean, worst = float(errors.mean()), float(errors.max())
         yield last, errors.size, mean, worst, mean / eps, worst / eps, float((errors > eps).mean())
@@ -138,11 +138,11 @@ def _plot(table: Table, options: Options) -> str:
     epsilons = sorted({row["eps"] for row in rows})
     for axis, (query, counter) in zip(axes[0], panels, strict=True):
         for eps in epsilons:
-            mine = [row for row in rows if (row["query"], row["counter"], row["eps"]) == (query, counter, eps)]
+            points = [row for row in rows if (row["query"], row["counter"], row["eps"]) == (query, counter, eps)]
             colour = plt.get_cmap("viridis")(epsilons.index(eps) / max(1, len(epsilons)))
-            ranges = [row["range"] for row in mine]
-            axis.plot(ranges, [row["average/eps"] for row in mine], "o-", color=colour, label=f"eps {eps:g}", markersize=4)
-            axis.plot(ranges, [row["maximum/eps"] for row in mine], ":", color=colour)
+            ranges = [row["range"] for row in points]
+            axis.plot(ranges, [row["average/eps"] for row in points], "o-", color=colour, label=f"eps {eps:g}", markersize=4)
+            axis.plot(ranges, [row["maximum/eps"] for row in points], ":", color=colour)
         axis.axhline(1, color="crimson", linewidth=1)
         axis.set(xscale="log", xlabel="range, arrivals", title=f"{'self-join' if query == 'inner' else 'point'}, {counter}")
         axis.grid(alpha=0.3)

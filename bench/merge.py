@@ -113,9 +113,9 @@ def _counters(report: Report, options: Options) -> None:
             options.tell(f"counters alone, {counter}, {sites} sites")
             where = np.random.default_rng(5).integers(0, sites, rows)
             inputs = [lt.WindowCounter(window=WINDOW, eps=0.1, counter=counter) for _ in range(sites)]
-            for site, one in enumerate(inputs):
-                one.add(np.flatnonzero(where == site))
-                one.advance(rows - 1)
+            for site, counter_of_site in enumerate(inputs):
+                counter_of_site.add(np.flatnonzero(where == site))
+                counter_of_site.advance(rows - 1)
             merged = _tree(inputs)
             errors = np.array([merged.count(last=int(r)).value / (r + 1) - 1 for r in ranges])
             average = float(np.abs(errors).mean())
@@ -153,7 +153,7 @@ def _entries(sketches: list[lt.EcmSketch]) -> tuple[Any, Any]:
     for sketch in sketches:
         array = sketch._parts[0]
         walk = array._walk(array.live_from(sketch._now - sketch._origin))
-        kept = walk.places >= 0
-        cells.append(np.repeat(np.arange(array.cells, dtype=np.uint32), np.diff(walk.offsets))[kept])
-        stamps.append(array.rings.reshape(-1)[walk.places[kept]])
+        inside = walk.places >= 0
+        cells.append(np.repeat(np.arange(array.cells, dtype=np.uint32), np.diff(walk.offsets))[inside])
+        stamps.append(array.rings.reshape(-1)[walk.places[inside]])
     return np.concatenate(cells), np.concatenate(stamps)

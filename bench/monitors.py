@@ -190,12 +190,12 @@ class _Replay:
     def _beside_exact(self, done: Simulation) -> Iterator[float]:
         """How far what was announced is from the exact self-join size, as a share of all pairs of arrivals in the window."""
         keys, seconds, known = self._events.keys, self._events.seconds, self._exact
-        for event, _, said, _, _ in done.history:
+        for event, _, announcement, _, _ in done.history:
             if event not in known:
                 start = int(np.searchsorted(seconds, seconds[event - 1] - self._window, "right"))
                 counts = np.bincount(keys[start:event]).astype(np.float64)
                 known[event] = float((counts**2).sum()), float(event - start) ** 2
-            yield abs(said.value - known[event][0]) / known[event][1]
+            yield abs(announcement.value - known[event][0]) / known[event][1]
 
 
 # -- Figures 3 to 6, 9 and 10 of GM-AMS --------------------------------------------------------------------------------
@@ -216,23 +216,23 @@ def _costs(report: Report, events: Events, options: Options, broken: list[int]) 
     sketch = FastAms(eps=0.05, delta=2**-7, seed=20_120_615)
     table = Table(f"Figures 3 to 6: 4 sites, eps 0.05, delta 1/128, {events.keys.size:,} rows of {events.name}", COSTS)
     columns = {"key": events.keys, "site": events.at(4)}
-    asked: list[tuple[str, Query, dict[str, Any]]] = [
+    queries: list[tuple[str, Query, dict[str, Any]]] = [
         ("self-join", SelfJoin(theta=theta), columns) for theta in ((JUDGED,) if options.quick else AMS_THETAS)
     ]
     part = events.first(ROWS)
-    asked.append(("join", InnerProduct(of=("a", "b"), theta=JUDGED), _halves(part)))
-    for name, query, given in asked:
-        found = {}
+    queries.append(("join", InnerProduct(of=("a", "b"), theta=JUDGED), _halves(part)))
+    for name, query, streams in queries:
+        runs = {}
         for scheme, flush in [("push", "lazy"), *OTHERS]:
             options.tell(f"Figures 3 to 6, {name}, theta {query.theta:g}, {scheme}, {flush}")
-            found[scheme, flush] = done = _ams(given, sketch, query, scheme, flush, broken)
-            base, shown = found["push", "lazy"].total, ("CG", "–") if scheme == "push" else (scheme, flush)
+            runs[scheme, flush] = done = _ams(streams, sketch, query, scheme, flush, broken)
+            base, shown = runs["push", "lazy"].total, ("CG", "–") if scheme == "push" else (scheme, flush)
             table.add(
                 name, query.theta, *shown, done.data / 1e3, done.total / 1e3, done.data / base, done.total / base,
                 _overhead(done), done.synchronisations["collecting"],
             )  # fmt: skip
         if isinstance(query, SelfJoin) and query.theta == JUDGED:
-            lazy, least = found["geometric", "lazy"], found["oracle", "lazy"]
+            lazy, least = runs["geometric", "lazy"], runs["oracle", "lazy"]
             report.verdicts += [
                 Verdict.at_most(f"Figure 4: GM-lazy / CG in total, theta {JUDGED:g}", lazy.total / base, 0.7),
                 Verdict.at_most(f"Figure 3: GM-lazy / lazy oracle in data, theta {JUDGED:g}", lazy.data / least.data, 1.3),
@@ -260,13 +260,13 @@ def _growth(report: Report, events: Events, options: Options, broken: list[int])
     sketch, query = FastAms(eps=0.1, delta=2**-7, seed=20_120_615), SelfJoin(theta=0.2)
     table = Table(f"Figures 9 and 10: self-join by number of sites, eps 0.1, theta 0.2, delta 1/128, of {events.name}", GROWTH)
     for sites in (2, 8) if options.quick else AMS_SITES:
-        part, found = events.first(ROWS if sites <= MANY else FEWER), {}
+        part, runs = events.first(ROWS if sites <= MANY else FEWER), {}
         columns = {"key": part.keys, "site": part.at(sites)}
         for scheme in ("push", "geometric", "functional"):
             options.tell(f"Figures 9 and 10, {sites} sites, {scheme}")
-            found[scheme] = _ams(columns, sketch, query, scheme, "lazy", broken)
-        base = found.pop("push")
-        shares = [(done.data / base.total, done.total / base.total, _overhead(done)) for done in found.values()]
+            runs[scheme] = _ams(columns, sketch, query, scheme, "lazy", broken)
+        base = runs.pop("push")
+        shares = [(done.data / base.total, done.total / base.total, _overhead(done)) for done in runs.values()]
         table.add(sites, part.keys.size, 100 * base.total / (8 * base.events), *shares[0], *shares[1])
     report.tables.append(table)
     worst = max(row["functional: total / CG's"] for row in table.as_dicts())
@@ -298,17 +298,17 @@ def _plot(volume: Table, thetas: Table, costs: Table, growth: Table, options: Op
     for axis, table, across, names, up, title in shown:
         rows = table.as_dicts()
         for name in names:
-            mine = [row for row in rows if row[name] is not None]
-            axis.plot([row[across] for row in mine], [row[name] for row in mine], "o-", label=name)
+            points = [row for row in rows if row[name] is not None]
+            axis.plot([row[across] for row in points], [row[name] for row in points], "o-", label=name)
         axis.set(xlabel=across, ylabel=up, title=title, yscale="log" if up.startswith("%") else "linear")
         if across == "sites":
             axis.set_xscale("log", base=2)
     rows = [row for row in costs.as_dicts() if row["query"] == "self-join"]
     for scheme, flush in OTHERS:
-        mine = [row for row in rows if (row["scheme"], row["flush"]) == (scheme, flush)]
-        (curve,) = axes[1, 0].plot([row["theta"] for row in mine], [row["data / CG's"] for row in mine], "x--")
-        totals = [row["total / CG's"] for row in mine]
-        axes[1, 0].plot([r["theta"] for r in mine], totals, "o-", color=curve.get_color(), label=f"{scheme}, {flush}")
+        points = [row for row in rows if (row["scheme"], row["flush"]) == (scheme, flush)]
+        (curve,) = axes[1, 0].plot([row["theta"] for row in points], [row["data / CG's"] for row in points], "x--")
+        totals = [row["total / CG's"] for row in points]
+        axes[1, 0].plot([r["theta"] for r in points], totals, "o-", color=curve.get_color(), label=f"{scheme}, {flush}")
     axes[1, 0].set(xlabel="theta", ylabel="of CG's bytes", title="Figures 3 (data, dashed) and 4 (total)")
     for axis in axes.flat:
         axis.legend(fontsize=8)

@@ -342,6 +342,6 @@ def _quantile_costs(
         size = len(full.serialize())
         faster = rate["ours"] / rate["kll"]
         table.add("datasketches KLL (no window)", len(data), rate["kll"], ms["kll"], None, size, faster, size / stored)
-    kept = 2 * recent.nbytes  # a time for each
-    table.add("NumPy, exact", recent.size, None, ms["exact"], kept, None, None, kept / sketch.nbytes)
+    exact_bytes = 2 * recent.nbytes  # a time for each
+    table.add("NumPy, exact", recent.size, None, ms["exact"], exact_bytes, None, None, exact_bytes / sketch.nbytes)
     report.tables.append(table)

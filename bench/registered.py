@@ -68,9 +68,9 @@ def registered(report: Report, options: Options) -> None:
         _agree(feeds)
         rounds = np.array([len(turn) for turn in turns])
         rows = sum(part.stop - part.start for turn in turns for part in turn) / rounds.sum()
-        mine, own, shared = (np.min(seconds / rounds[:, None], axis=0) * 1e6).tolist()
-        ratio[name] = own / mine
-        table.add(name, rows, mine, own, ratio[name], shared, shared / mine)
+        ours, own, shared = (np.min(seconds / rounds[:, None], axis=0) * 1e6).tolist()
+        ratio[name] = own / ours
+        table.add(name, rows, ours, own, ratio[name], shared, shared / ours)
     report.tables.append(table)
     judged = JUDGED if JUDGED in ratio else next(reversed(ratio))
     report.verdicts.append(Verdict.at_least(f"{QUERIES:,} queries, rounds of {judged}: one each / lately", ratio[judged], 20))
@@ -116,9 +116,9 @@ def _numbers_of(path: Path, rows: int) -> dict[str, Floats]:
     """The columns value and volume, if they exist and are numeric."""
     file = _open(path)
     kinds = {field.name: field.type for field in file.schema_arrow if field.name in ("value", "volume")}
-    wanted = [name for name, kind in kinds.items() if pa.types.is_integer(kind) or pa.types.is_floating(kind)]
-    table = _read(file, path, rows, wanted) if wanted else pa.table({})
-    return {name: table[name].cast(pa.float64(), safe=False).to_numpy() for name in wanted}
+    numeric = [name for name, kind in kinds.items() if pa.types.is_integer(kind) or pa.types.is_floating(kind)]
+    table = _read(file, path, rows, numeric) if numeric else pa.table({})
+    return {name: table[name].cast(pa.float64(), safe=False).to_numpy() for name in numeric}
 
 
 def _rounds(data: Trades, start: int, quick: bool) -> dict[str, list[list[slice]]]:
@@ -209,11 +209,11 @@ class _Each:
 @kernel
 def _take_own(state: Any, stream: Any, start: int, end: int) -> None:
     """Row by row: add it, remove the rows that are too old."""
-    kinds, ages, firsts, splits, totals, starts, masks, kept, pool = state
+    kinds, ages, firsts, splits, totals, starts, masks, time_pool, pool = state
     times, prices, volumes = stream
     for w in range(kinds.size):
         kind, first, total, mask = kinds[w], firsts[w], totals[w], masks[w]
-        own_times, own = kept[starts[w] : starts[w] + mask + 1], pool[starts[w] : starts[w] + mask + 1]
+        own_times, own = time_pool[starts[w] : starts[w] + mask + 1], pool[starts[w] : starts[w] + mask + 1]
         values = volumes if kind == 0 else prices
         for row in range(start, end):
             own_times[row & mask] = times[row]
@@ -289,9 +289,9 @@ def _time(feed: _Ours | _Each, data: Trades, rounds: list[slice], *, update: boo
 def _answer(report: Report, data: Trades, kinds: Ints, ages: Ints, ours: _Ours, end: int) -> None:
     """All answers once, without an update."""
     expected = ours.answers()
-    mine = min(_time(ours, data, [slice(end, end)], update=False) for _ in range(20)) * 1e6
+    our_time = min(_time(ours, data, [slice(end, end)], update=False) for _ in range(20)) * 1e6
     table = Table(f"all {QUERIES:,} answers once", ANSWERS)
-    table.add("lately", mine, 1.0)
+    table.add("lately", our_time, 1.0)
     part = slice(int(np.searchsorted(data.times, data.times[end - 1] - LONGEST, "right")), end)
     rows = pa.table({"ts": data.times[part], "price": data.prices[part], "volume": data.volumes[part]})
     for name, connect in {"polars": _by_polars, "duckdb": _by_duckdb}.items():
@@ -309,7 +309,8 @@ def _answer(report: Report, data: Trades, kinds: Ints, ages: Ints, ours: _Ours, 
                 best = min(best, perf_counter() - start)
             assert np.isclose(answer, expected[i], rtol=1e-9), (name, i, answer, expected[i])
             seconds += best
-        table.add(f"{name}, extrapolated", seconds / SAMPLED * kinds.size * 1e6, seconds / SAMPLED * kinds.size * 1e6 / mine)
+        rival_time = seconds / SAMPLED * kinds.size * 1e6
+        table.add(f"{name}, extrapolated", rival_time, rival_time / our_time)
     report.tables.append(table)
 
 
@@ -335,10 +336,10 @@ def _by_duckdb(table: pa.Table) -> Callable[[int, int], float]:
     base = duckdb.connect()
     base.register("arrived", table)
     base.execute("CREATE TABLE trades AS SELECT * FROM arrived")
-    asked = ("sum(volume)", "avg(price)", "max(price)", "count(*)")
+    aggregates = ("sum(volume)", "avg(price)", "max(price)", "count(*)")
 
     def ask(kind: int, since: int) -> float:
-        found = base.execute(f"SELECT {asked[kind]} FROM trades WHERE ts >= ?", [since]).fetchone()
-        return float(found[0])
+        row = base.execute(f"SELECT {aggregates[kind]} FROM trades WHERE ts >= ?", [since]).fetchone()
+        return float(row[0])
 
     return ask

@@ -75,20 +75,20 @@ def run(options: Options) -> Report:
     with tempfile.TemporaryDirectory() as folder:
         options.tell("a store of 16 sites")
         make_store(folder, rows)
-        asked = questions()
+        questions_by_name = questions()
         with server(CONSTANT, folder) as (port, process):
             options.tell("a constant")
-            constant = measured(port, process.pid, seconds, asked["one range, all sites"])
+            constant = measured(port, process.pid, seconds, questions_by_name["one range, all sites"])
         add(table, "a constant, same stack", constant, constant)
         with server(SERVICE, folder) as (port, process):
-            for what, paths in asked.items():
+            for what, paths in questions_by_name.items():
                 options.tell(what)
-                found = measured(port, process.pid, seconds, paths)
-                add(table, what, found, constant)
+                load_result = measured(port, process.pid, seconds, paths)
+                add(table, what, load_result, constant)
                 report.verdicts += [
-                    Verdict.at_least(f"answers a second: {what}", found["rate"], 2000),
-                    Verdict.below(f"p99 in ms: {what}", 1000 * found["p99"], 20),
-                    Verdict.at_most(f"answers that were errors: {what}", found["failed"], 0),
+                    Verdict.at_least(f"answers a second: {what}", load_result["rate"], 2000),
+                    Verdict.below(f"p99 in ms: {what}", 1000 * load_result["p99"], 20),
+                    Verdict.at_most(f"answers that were errors: {what}", load_result["failed"], 0),
                 ]
             options.tell("idle")
             idle = idle_share(port, process.pid, 1.0 if options.quick else 6.0)
@@ -106,23 +106,23 @@ def make_store(folder: str, rows: int) -> None:
     """What a pipeline would leave: two sketches for each of the sites."""
     store = Store(folder)
     store.prepare()
-    told = {name: {"kind": name, "where": None, "query": "point" if name == "ecm" else None, **GUARANTEE} for name in SKETCHES}
+    infos = {name: {"kind": name, "where": None, "query": "point" if name == "ecm" else None, **GUARANTEE} for name in SKETCHES}
     window = {"length": "1h", "tick": "1s", "lateness": None}
     query = {"name": "hot", "kind": "top", "last": "10m", "by": "all", "where": None, "k": 10, "sketches": ["topk"]}
-    about = {"name": "bench", "time_type": "timestamp", "keys": "text", "queries": [query], "monitors": [], "sketches": told}
+    about = {"name": "bench", "time_type": "timestamp", "keys": "text", "queries": [query], "monitors": [], "sketches": infos}
     store.describe(about | {"lately": lt.__version__, "window": window, "guarantee": GUARANTEE})
     draw = np.random.default_rng(8)
     names = np.array([f"GET /{number}" for number in range(KEYS)])
     for site in range(SITES):
         keys = names[np.minimum(draw.zipf(1.2, rows), KEYS) - 1].tolist()
         times = np.sort(draw.integers(0, 3600, rows)) + int((NOW - timedelta(hours=1)).timestamp())
-        mine = []
+        rows_of_site = []
         for name, kind in SKETCHES.items():
             sketch = kind(window="1h", **GUARANTEE)
             sketch.update(keys, times)
-            mine.append({"sketch": name, "kind": name, "blob": sketch.to_bytes()})
+            rows_of_site.append({"sketch": name, "kind": name, "blob": sketch.to_bytes()})
         place = {"version": 0, "time": NOW, "site": f"site-{site:02d}"}
-        store.put("sketches", 0, [place | one for one in mine], part=f"{site:02d}")
+        store.put("sketches", 0, [place | row for row in rows_of_site], part=f"{site:02d}")
     counts = dict.fromkeys(("rows", "counted", "late", "rejected", "state_bytes", "shipped_bytes"), 0)
     store.put("runs", 0, [{"batch": 0, "time": NOW, "began": NOW, "seconds": 1.0, "sites": SITES, **counts}])
 
@@ -139,9 +139,9 @@ def questions() -> dict[str, list[str]]:
     }
 
 
-def add(table: Table, what: str, found: dict[str, float], constant: dict[str, float]) -> None:
-    ratio = found["rate"] / constant["rate"]
-    table.add(what, found["answers"], found["rate"], 1000 * found["p50"], 1000 * found["p99"], 1e6 * found["cpu"], ratio)
+def add(table: Table, what: str, result: dict[str, float], constant: dict[str, float]) -> None:
+    ratio = result["rate"] / constant["rate"]
+    table.add(what, result["answers"], result["rate"], 1000 * result["p50"], 1000 * result["p99"], 1e6 * result["cpu"], ratio)
 
 
 @contextmanager
@@ -165,8 +165,8 @@ def measured(port: int, pid: int, seconds: float, paths: list[str]) -> dict[str,
     """The same with the seconds of CPU that each answer took; a first, short round warms up."""
     load(port, 0.5, paths)
     before = cpu_seconds(pid)
-    found = load(port, seconds, paths)
-    return found | {"cpu": (cpu_seconds(pid) - before) / found["answers"]}
+    result = load(port, seconds, paths)
+    return result | {"cpu": (cpu_seconds(pid) - before) / result["answers"]}
 
 
 def load(port: int, seconds: float, paths: list[str]) -> dict[str, float]:
@@ -177,8 +177,8 @@ def load(port: int, seconds: float, paths: list[str]) -> dict[str, float]:
     )
     if done.returncode:
         raise lt.LatelyError(f"the load generator failed: {done.stderr.strip().splitlines()[-1]}")
-    told: dict[str, float] = json.loads(done.stdout)
-    return told
+    result: dict[str, float] = json.loads(done.stdout)
+    return result
 
 
 def idle_share(port: int, pid: int, seconds: float) -> float:

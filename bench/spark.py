@@ -80,9 +80,9 @@ def _all(report: Report, options: Options, folder: Path, spark: Any) -> None:
 # -- the road to Python ------------------------------------------------------------------------------------------------------
 
 
-def _crossing(report: Report, options: Options, spark: Any, given: tuple[Path, int, int]) -> None:
+def _crossing(report: Report, options: Options, spark: Any, source: tuple[Path, int, int]) -> None:
     """Sketches of a DataFrame and of files, beside a pass of the same columns that does nothing."""
-    integers, universe, rounds = given
+    integers, universe, rounds = source
     size = options.size(20_000_000, 20_000)
     table = Table("sketches by site of Parquet files, beside an identity pass of the same columns by mapInArrow", RATES)
     inputs = [("integer keys", integers, size, 0.7)]
@@ -92,7 +92,7 @@ def _crossing(report: Report, options: Options, spark: Any, given: tuple[Path, i
     if options.data is not None:
         data = stream(options, 10_000_000, 20_000)
         inputs.append((f"keys of {data.name}", rows_of.dealt(integers.with_name("dealt.parquet"), data), len(data), 0.6))
-    for what, path, count, wanted in inputs:
+    for what, path, count, required in inputs:
         options.tell(f"sketches, {what}")
         named = {"identity": "identity", "sketch": "frame", "sketch_files": "files"}
         times = laps(rounds, {name: partial(_job, spark, job, path) for name, job in named.items()})
@@ -100,7 +100,7 @@ def _crossing(report: Report, options: Options, spark: Any, given: tuple[Path, i
             ratio = min(times[base]) / min(times[name])
             table.add(f"{name}, {what}", count, *_rate(count, times[name]), base, *_rate(count, times[base]), ratio)
             report.verdicts.append(
-                Verdict.at_least(f"{name}, {what}: rate / that of {base}", ratio, wanted if name == "sketch" else 4)
+                Verdict.at_least(f"{name}, {what}: rate / that of {base}", ratio, required if name == "sketch" else 4)
             )
     report.tables.append(table)
 
@@ -113,9 +113,9 @@ def _rate(count: int, seconds: list[float]) -> tuple[float, float]:
     return count / min(seconds) / 1e6, count / statistics.median(seconds) / 1e6
 
 
-def _counted_first(report: Report, options: Options, spark: Any, given: tuple[Path, int]) -> None:
+def _counted_first(report: Report, options: Options, spark: Any, data: tuple[Path, int]) -> None:
     """Equal rows counted in the JVM before they are sketched, for streams with many of them and with few."""
-    folder, rounds = given
+    folder, rounds = data
     size = options.size(10_000_000, 20_000)
     table = Table("groupBy(site, key, ts).count() first, then sketch(count=…), beside sketch of the rows", RATES)
     made = {
@@ -146,7 +146,7 @@ def _sliding(report: Report, options: Options, folder: Path, spark: Any) -> None
     jobs: dict[str, dict[str, Any]] = {"sliding": {}, "frame": window, "files": window}
     shown = {"sliding": "Spark: groupBy(window, key).count()", "frame": "sketch", "files": "sketch_files"}
     apps = {name: Here(spark) if options.quick else Apart(MASTER) for name in jobs}
-    found: dict[str, list[Spent]] = {name: [] for name in jobs}
+    spent_by_job: dict[str, list[Spent]] = {name: [] for name in jobs}
     try:
         for name, arguments in jobs.items():
             options.tell(f"exact windows: warming up {shown[name]}")
@@ -155,15 +155,15 @@ def _sliding(report: Report, options: Options, folder: Path, spark: Any) -> None
                 apps[name].run(name, path=str(path), **arguments)
         for turn in range(1 if options.quick else 3):
             for name, arguments in jobs.items():
-                if name != "sliding" or turn == 0 or found[name][0].seconds < LONG:
+                if name != "sliding" or turn == 0 or spent_by_job[name][0].seconds < LONG:
                     options.tell(f"exact windows: {shown[name]}, turn {turn + 1}")
-                    found[name].append(apps[name].run(name, path=str(path), **arguments))
+                    spent_by_job[name].append(apps[name].run(name, path=str(path), **arguments))
     finally:
         for app in apps.values():
             app.close()
     table = Table(f"all hours that end at a full minute, {len(data):,} rows of {data.name}", WINDOWS)
-    base, _ = _best(found["sliding"])
-    for name, runs in found.items():
+    base, _ = _best(spent_by_job["sliding"])
+    for name, runs in spent_by_job.items():
         best, peak = _best(runs)
         table.add(
             shown[name], len(runs), best.seconds, statistics.median(one.seconds for one in runs), base.seconds / best.seconds,
@@ -203,34 +203,34 @@ def _beside_exact(spark: Any, path: Path, data: Stream, seconds: Ints, window: d
     counts = np.bincount(data.codes)
     order = np.argsort(counts)[::-1]
     rng = np.random.default_rng(3)
-    asked = np.unique(np.concatenate([order[:30], rng.choice(order, min(30, order.size), replace=False)]))
-    keys = data.texts.take(asked).cast("string")
+    sampled = np.unique(np.concatenate([order[:30], rng.choice(order, min(30, order.size), replace=False)]))
+    keys = data.texts.take(sampled).cast("string")
     df = spark.read.parquet(str(path))
-    told = exact(df.where(F.col("key").isin(keys.to_pylist())))
-    told = told.select(F.unix_seconds("window.start").alias("start"), "key", "count").collect()
+    exact_counts = exact(df.where(F.col("key").isin(keys.to_pylist())))
+    exact_counts = exact_counts.select(F.unix_seconds("window.start").alias("start"), "key", "count").collect()
     made = lately.spark.sketch(df, **(COLUMNS | ONE | window)).first()
     assert made is not None
     sketch = lt.from_bytes(bytes(made["sketch"]))
     truth: dict[int, dict[Any, int]] = {}
-    for row in told:
+    for row in exact_counts:
         truth.setdefault(row["start"], {})[row["key"]] = row["count"]
     outside, errors = [], []
     for start, known in truth.items():
         ends = datetime.fromtimestamp(start, UTC), datetime.fromtimestamp(start + 3600, UTC)
-        said = sketch.counts(keys, between=ends)
+        estimates = sketch.counts(keys, between=ends)
         real = np.array([known.get(key, 0) for key in keys.to_pylist()])
         inside = np.searchsorted(seconds, [start, start + 3600])
-        outside.append((real < said.low) | (real > said.high))
-        errors.append(np.abs(said.value - real) / max(int(inside[1] - inside[0]), 1))
+        outside.append((real < estimates.low) | (real > estimates.high))
+        errors.append(np.abs(estimates.value - real) / max(int(inside[1] - inside[0]), 1))
     return float(np.mean(outside)), float(np.mean(errors))
 
 
 # -- cores, and what travels between them ------------------------------------------------------------------------------------
 
 
-def _scaling(report: Report, options: Options, spark: Any, given: tuple[Path, int, int]) -> None:
+def _scaling(report: Report, options: Options, spark: Any, data: tuple[Path, int, int]) -> None:
     """The same files on one core and on two."""
-    path, size, rounds = given
+    path, size, rounds = data
     masters = ("local[1]", "local[2]")
     columns = {"master": "", "rows": ",", "M/s": ".2f", "median": ".2f", "times local[1]": ".2f"}
     table = Table("sketch_files on one core and on two, in Spark applications of their own", columns)
@@ -276,8 +276,8 @@ def _traffic(report: Report, options: Options, spark: Any) -> None:
                     lately.spark.sketch(source, by="site", **COLUMNS, **ONE).select("bytes").collect()
                 ),
             )
-            one = statistics.mean(row["bytes"] for row in made)
-            shares = taken.shuffle / rows, one / 1e3, taken.shuffle / (sites * 2 * one)
+            bytes_each = statistics.mean(row["bytes"] for row in made)
+            shares = taken.shuffle / rows, bytes_each / 1e3, taken.shuffle / (sites * 2 * bytes_each)
             table.add(sites, rows, taken.seconds, taken.shuffle / 1e3, *shares)
     report.tables.append(table)
     most_of_all = max(row[-1] for row in table.rows)

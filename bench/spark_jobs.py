@@ -90,8 +90,8 @@ def spent(spark: Any, run: Callable[[], None]) -> Spent:
         start = perf_counter()
         run()
         seconds = perf_counter() - start
-    mine = [stage for number, stage in _stages(spark).items() if number > first]
-    return Spent(seconds, sum(one[0] for one in mine), max((one[1] for one in mine), default=0), peak.most)
+    new_stages = [stage for number, stage in _stages(spark).items() if number > first]
+    return Spent(seconds, sum(one[0] for one in new_stages), max((one[1] for one in new_stages), default=0), peak.most)
 
 
 def _stages(spark: Any) -> dict[int, tuple[int, int]]:
@@ -99,8 +99,8 @@ def _stages(spark: Any) -> dict[int, tuple[int, int]]:
     context = spark._jsc.sc()
     context.listenerBus().waitUntilEmpty()
     nothing = spark.sparkContext._gateway.new_array(spark._jvm.double, 0)
-    found = context.statusStore().stageList(None, False, False, nothing, spark._jvm.java.util.ArrayList())
-    stages = [found.apply(i) for i in range(found.size())]
+    stage_list = context.statusStore().stageList(None, False, False, nothing, spark._jvm.java.util.ArrayList())
+    stages = [stage_list.apply(i) for i in range(stage_list.size())]
     return {one.stageId(): (one.shuffleWriteBytes(), one.peakExecutionMemory()) for one in stages}
 
 
@@ -128,9 +128,9 @@ class _Peak:
         me = psutil.Process()
         while True:
             total = 0
-            for one in (me, *me.children(recursive=True)):
+            for process in (me, *me.children(recursive=True)):
                 try:
-                    total += one.memory_info().rss
+                    total += process.memory_info().rss
                 except psutil.Error:  # it has just ended
                     continue
             self.most = max(self.most or 0, total)

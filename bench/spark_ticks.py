@@ -30,30 +30,30 @@ Built = Callable[[Path], None]
 Told = dict[int, float]
 
 
-def ticks(report: Report, options: Options, spark: Any, given: tuple[Path, int, int]) -> None:
+def ticks(report: Report, options: Options, spark: Any, data: tuple[Path, int, int]) -> None:
     """Build, store and ask, both ways: the counts of 100 keys and the top 10 of the last ten minutes, over all sites."""
-    path, size, rounds = given
+    path, size, rounds = data
     truth = _truth(spark, path)
-    asked = sorted(truth, key=lambda key: (-truth[key], key))[:ASKED]
-    build, ask = _ways(spark, str(path), asked)
+    keys = sorted(truth, key=lambda key: (-truth[key], key))[:ASKED]
+    build, ask = _ways(spark, str(path), keys)
     folders = {name: path.with_name(f"ticks {number}") for number, name in enumerate(build)}
     options.tell("a sketch for every minute: building")
     built = laps(min(rounds, 3), {name: partial(_prepared, make, folders[name]) for name, make in build.items()})
     options.tell("a sketch for every minute: asking")
-    found = {name: get(folders[name]) for name, get in ask.items()}  # it also warms up
+    answers = {name: get(folders[name]) for name, get in ask.items()}  # it also warms up
     took: dict[str, list[float]] = {name: [] for name in ask}
     for _ in range(rounds):
         for name, get in ask.items():
             start = perf_counter()
             get(folders[name])
             took[name].append(1000 * (perf_counter() - start))
-    total, best = sum(truth.values()), set(asked[:TOP])
+    total, best = sum(truth.values()), set(keys[:TOP])
     table = Table(f"{size:,} rows: a built-in sketch for every site and minute, beside one with a window for every site", TABLE)
-    for name, told in found.items():
+    for name, counts in answers.items():
         stored = spark.read.parquet(str(folders[name])).count()
         kilobytes = sum(file.stat().st_size for file in folders[name].glob("*.parquet")) / 1e3
-        error = max(abs(count - truth.get(key, 0)) for key, count in told.items()) / total
-        listed = len(best & told.keys()) if "top" in name else None
+        error = max(abs(count - truth.get(key, 0)) for key, count in counts.items()) / total
+        listed = len(best & counts.keys()) if "top" in name else None
         table.add(
             name, min(built[name]), statistics.median(built[name]), stored, kilobytes, min(took[name]),
             statistics.median(took[name]), error, listed,
@@ -72,15 +72,15 @@ def _truth(spark: Any, path: Path) -> dict[int, int]:
     from pyspark.sql import functions as F
 
     recent = spark.read.parquet(str(path)).where(F.col("ts") >= START + SPAN - LAST)
-    told = recent.groupBy("key").count().toArrow()
-    return dict(zip(told["key"].to_pylist(), told["count"].to_pylist(), strict=True))
+    counts = recent.groupBy("key").count().toArrow()
+    return dict(zip(counts["key"].to_pylist(), counts["count"].to_pylist(), strict=True))
 
 
 def _prepared(make: Built, folder: Path) -> Callable[[], None]:
     return partial(make, folder)
 
 
-def _ways(spark: Any, path: str, asked: list[int]) -> tuple[dict[str, Built], dict[str, Callable[[Path], Told]]]:
+def _ways(spark: Any, path: str, keys_to_count: list[int]) -> tuple[dict[str, Built], dict[str, Callable[[Path], Told]]]:
     from pyspark.sql import functions as F
 
     import lately.spark
@@ -89,7 +89,7 @@ def _ways(spark: Any, path: str, asked: list[int]) -> tuple[dict[str, Built], di
     by_minute = rows.groupBy("site", F.expr(f"ts div {MINUTE}").alias("minute"))
     recent = F.col("minute") >= (START + SPAN - LAST) // MINUTE
     between = datetime.fromtimestamp(START + SPAN - LAST, UTC), datetime.fromtimestamp(START + SPAN, UTC)
-    keys = np.array(asked)
+    keys = np.array(keys_to_count)
     ours = COLUMNS | {"by": "site"} | ONE
     theirs = {"eps": F.lit(ONE["eps"]), "confidence": F.lit(1 - ONE["delta"]), "seed": F.lit(7)}
 
@@ -105,16 +105,16 @@ def _ways(spark: Any, path: str, asked: list[int]) -> tuple[dict[str, Built], di
     def count_min(folder: Path) -> Told:
         their = spark._jvm.org.apache.spark.util.sketch.CountMinSketch
         first, *others = (their.readFrom(bytes(row["sketch"])) for row in read(folder).where(recent).select("sketch").collect())
-        for one in others:
-            first.mergeInPlace(one)
-        return {key: first.estimateCount(key) for key in asked}
+        for other in others:
+            first.mergeInPlace(other)
+        return {key: first.estimateCount(key) for key in keys_to_count}
 
     def top_k(folder: Path) -> Told:
-        told = F.expr(f"approx_top_k_estimate(approx_top_k_combine(sketch), {TOP})").alias("top")
-        return {row["item"]: row["count"] for row in read(folder).where(recent).agg(told).first()["top"]}
+        top_items = F.expr(f"approx_top_k_estimate(approx_top_k_combine(sketch), {TOP})").alias("top")
+        return {row["item"]: row["count"] for row in read(folder).where(recent).agg(top_items).first()["top"]}
 
     def ecm(folder: Path) -> Told:
-        return dict(zip(asked, merged(folder).counts(keys, between=between).value.tolist(), strict=True))
+        return dict(zip(keys_to_count, merged(folder).counts(keys, between=between).value.tolist(), strict=True))
 
     def top(folder: Path) -> Told:
         return {row.key: row.count.value for row in merged(folder).top(TOP, between=between)}

@@ -138,7 +138,7 @@ def _in_batches(keys: Any, times: Any, size: int, make: Callable[[], lt.EcmSketc
 def _queries(report: Report, options: Options, keys: Any, rounds: int) -> None:
     options.tell("bulk point queries")
     table = Table("bulk point queries, counts(keys), against the plain Count-Min", COLUMNS)
-    asked = np.arange(UNIVERSE // 10 if options.quick else UNIVERSE)
+    queried = np.arange(UNIVERSE // 10 if options.quick else UNIVERSE)
     for eps in (0.1, 0.01):
         sketch, plain = _sketch(eps), lt.CountMin(eps=eps / (1 + eps), delta=DELTA)
         sketch.update(keys, np.arange(keys.size))
@@ -147,12 +147,12 @@ def _queries(report: Report, options: Options, keys: Any, rounds: int) -> None:
             best = race(
                 rounds,
                 {
-                    "ours": lambda sketch=sketch, last=last: lambda: sketch.counts(asked, last=last),
-                    "plain": lambda plain=plain: lambda: plain.counts(asked),
+                    "ours": lambda sketch=sketch, last=last: lambda: sketch.counts(queried, last=last),
+                    "plain": lambda plain=plain: lambda: plain.counts(queried),
                 },
             )
-            rate, baseline = asked.size / best["ours"] / 1e6, asked.size / best["plain"] / 1e6
-            table.add(what, eps, asked.size, rate, "CountMin", baseline, rate / baseline)
+            rate, baseline = queried.size / best["ours"] / 1e6, queried.size / best["plain"] / 1e6
+            table.add(what, eps, queried.size, rate, "CountMin", baseline, rate / baseline)
             if eps == 0.1:
                 report.verdicts.append(Verdict.at_least(f"million point queries a second at eps {eps}, {what}", rate, 10))
     report.tables.append(table)

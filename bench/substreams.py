@@ -98,15 +98,15 @@ class _Case:
         """Record the best rate of each in inputs per second, half arrivals and half lookups. The first turn warms up."""
         ids, ticks = (column[self._start : self._start + count] for column in (self._ids, self._ticks))
         for turn in range(1 + TURNS):
-            found = set()
-            for name, (way, thing) in contestants.items():
-                mine, last = deepcopy(thing), self._last.copy()
+            totals = set()
+            for name, (way, index) in contestants.items():
+                copied, last = deepcopy(index), self._last.copy()
                 began = perf_counter()
-                found.add(way(mine, ids, ticks, last))
+                totals.add(way(copied, ids, ticks, last))
                 rate = 2 * count / (perf_counter() - began)
                 self._rates[name] = max(self._rates.get(name, 0.0), rate if turn else 0.0)
-            assert len(found) == 1, found
-            assert -1 not in found
+            assert len(totals) == 1, totals
+            assert -1 not in totals
 
     def tell(self, table: Table) -> dict[tuple[str, int], float]:
         """Add the measurements to the table; return the ratios by way and p."""
@@ -164,12 +164,12 @@ class _Case:
         shapes = np.array([(level.grid, level.back, order._shift) for level, order in zip(levels, orders, strict=True)])
         states = tuple(order._state for order in orders)
         first = [levels.index(level) for level in levels]  # bars that share a level
-        asked = np.array([first, WINDOWS, self._bars], np.int64)
-        return int(_index_loop(index._exact._state, states, shapes, asked, (ids, ticks, last)))
+        queries = np.array([first, WINDOWS, self._bars], np.int64)
+        return int(_index_loop(index._exact._state, states, shapes, queries, (ids, ticks, last)))
 
     def _loop_of_each(self, alone: ArrivalLog, ids: Ints, ticks: Ints, last: Ints) -> int:
-        asked = np.array([np.zeros(len(WINDOWS)), WINDOWS, self._bars], np.int64)
-        return int(_each_loop(alone._state, self._alive, asked, (ids, ticks)))
+        queries = np.array([np.zeros(len(WINDOWS)), WINDOWS, self._bars], np.int64)
+        return int(_each_loop(alone._state, self._alive, queries, (ids, ticks)))
 
 
 def _bar(counts: Ints) -> int:
@@ -194,71 +194,71 @@ _put, _clear, _since = tick_index._put, tick_index._clear, tick_index._since
 
 
 @njit(nogil=True)  # compiled in every run: Numba's cache would not see changes of the kernels in it
-def _index_loop(rows: Any, levels: Any, shapes: Ints, asked: Ints, arrivals: Any) -> int:
+def _index_loop(rows: Any, levels: Any, shapes: Ints, queries: Ints, arrivals: Any) -> int:
     """One arrival, one lookup, and so on, as ``Collective`` does them."""
     ids, ticks, last = arrivals
     room = last.size
-    found, sures, unsure, values = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room)
+    hits, sures, unsure, values = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room)
     marks, certain, nothing, out = np.empty(1, np.int64), np.empty(1, np.int64), np.zeros(0), np.empty(room, np.int64)
     now, total = ticks[0], 0
     for i in range(ids.size):
-        one, when = ids[i : i + 1], ticks[i : i + 1]
+        arrival, when = ids[i : i + 1], ticks[i : i + 1]
         last[ids[i]] = ticks[i]
         oldest = ticks[i] - LONGEST
-        if _push(rows, (one, when, nothing), (oldest, 2**62), 0) < 1:
+        if _push(rows, (arrival, when, nothing), (oldest, 2**62), 0) < 1:
             return -1  # no room, and none is made here
         for k in range(len(levels)):
-            if asked[0, k] != k:
+            if queries[0, k] != k:
                 continue
             grid, back, shift = shapes[k, 0], shapes[k, 1], shapes[k, 2]
             if ticks[i] >> shift > now >> shift:
                 _clear(levels[k], (now >> shift) + 1, (ticks[i] >> shift) + 1)
             if back < 0:
-                put = _put(levels[k], (one, when, when), (oldest, shift), 0)
+                put = _put(levels[k], (arrival, when, when), (oldest, shift), 0)
             else:
-                _marks(rows, one, (2.0**-grid, back, False), marks)
+                _marks(rows, arrival, (2.0**-grid, back, False), marks)
                 if grid == 0:
                     certain[0] = marks[0]
                 else:
-                    _marks(rows, one, (2.0**-grid, back + 2, True), certain)
-                put = _put(levels[k], (one, marks, certain), (oldest, shift), 0)
+                    _marks(rows, arrival, (2.0**-grid, back + 2, True), certain)
+                put = _put(levels[k], (arrival, marks, certain), (oldest, shift), 0)
             if put < 1:
                 return -1
         now = ticks[i]
-        q = i % asked.shape[1]
-        k, since = asked[0, q], now - asked[1, q]
-        size = _since(levels[k], (since, now, shapes[k, 2]), found, sures)
+        q = i % queries.shape[1]
+        k, since = queries[0, q], now - queries[1, q]
+        size = _since(levels[k], (since, now, shapes[k, 2]), hits, sures)
         passed, doubtful = 0, 0
         for j in range(size):
             if sures[j] < since or shapes[k, 1] < 0:
-                unsure[doubtful] = found[j]
+                unsure[doubtful] = hits[j]
                 doubtful += 1
             else:
-                out[passed] = found[j]
+                out[passed] = hits[j]
                 passed += 1
         values[:doubtful] = 0.0
         _values(rows, unsure[:doubtful], since, values)
         for j in range(doubtful):
             out[passed] = unsure[j]
-            passed += values[j] >= asked[2, q]
+            passed += values[j] >= queries[2, q]
         total += passed
     return total
 
 
 @njit(nogil=True)
-def _each_loop(rows: Any, alive: Ints, asked: Ints, arrivals: Any) -> int:
+def _each_loop(rows: Any, alive: Ints, queries: Ints, arrivals: Any) -> int:
     """One arrival, then one lookup in every substream, and so on."""
     ids, ticks = arrivals
     values, out, nothing, total = np.empty(alive.size), np.empty(alive.size, np.int64), np.zeros(0), 0
     for i in range(ids.size):
         if _push(rows, (ids[i : i + 1], ticks[i : i + 1], nothing), (ticks[i] - LONGEST, 2**62), 0) < 1:
             return -1
-        q = i % asked.shape[1]
+        q = i % queries.shape[1]
         values[:] = 0.0
-        _values(rows, alive, ticks[i] - asked[1, q], values)
+        _values(rows, alive, ticks[i] - queries[1, q], values)
         passed = 0
         for j in range(alive.size):
             out[passed] = alive[j]
-            passed += values[j] >= asked[2, q]
+            passed += values[j] >= queries[2, q]
         total += passed
     return total

@@ -128,12 +128,12 @@ def _mixes(report: Report, options: Options) -> Table:
     for share in (0.01, 0.5, 0.99) if options.quick else SHARES:
         options.tell(f"Figure 10, {share:.0%} lookups")
         inputs = np.where(rng.random(size) < share, rng.integers(1, SUMS + 1, size), 0)
-        found: dict[str, float] = {}
+        totals: dict[str, float] = {}
 
-        def contestant(name: str, make: Callable[[], Callable[[], float]], found: dict[str, float] = found) -> Any:
+        def contestant(name: str, make: Callable[[], Callable[[], float]], totals: dict[str, float] = totals) -> Any:
             def prepare() -> Callable[[], object]:
                 ask = make()
-                return lambda: found.update({name: ask()})
+                return lambda: totals.update({name: ask()})
 
             return prepare
 
@@ -141,7 +141,7 @@ def _mixes(report: Report, options: Options) -> Table:
             name: contestant(name, partial(make, start, inputs, values))
             for name, make in makers.items()
         })  # fmt: skip
-        assert len(set(found.values())) == 1, found
+        assert len(set(totals.values())) == 1, totals
         ours, all_, demand, reordered = (size / seconds / 1e6 for seconds in best.values())
         ratio = ours / max(all_, demand)
         table.add(share, ours, all_, demand, reordered, ratio)
@@ -290,10 +290,12 @@ def _plot(mix: Table, updates: Table, lookups: Table, filters: Table, options: O
     axis = axes[1, 1]
     rows = filters.as_dicts()
     for keys in sorted({row["substreams"] for row in rows}):
-        mine = [row for row in rows if row["substreams"] == keys and row["driven"] == rows[0]["driven"]]
-        (line,) = axis.plot([row["p"] for row in mine], [row["CI-COUNT"] for row in mine], "o-", label=f"CI-COUNT, {keys:,}")
-        each = [row["R-INT for each"] for row in mine]
-        axis.plot([row["p"] for row in mine], each, "x--", color=line.get_color(), label=f"R-INT for each, {keys:,}")
+        points = [row for row in rows if row["substreams"] == keys and row["driven"] == rows[0]["driven"]]
+        (line,) = axis.plot(
+            [row["p"] for row in points], [row["CI-COUNT"] for row in points], "o-", label=f"CI-COUNT, {keys:,}"
+        )
+        each = [row["R-INT for each"] for row in points]
+        axis.plot([row["p"] for row in points], each, "x--", color=line.get_color(), label=f"R-INT for each, {keys:,}")
     axis.set(xlabel="p = 2 / eps", ylabel="inputs a second", xscale="log", yscale="log")
     axis.set_title("Figure 13: substreams above a bar", fontsize=10)
     for axis in axes.flat:

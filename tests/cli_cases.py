@@ -69,9 +69,9 @@ def serving(store, *options, **environment):
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=os.environ | environment)
     try:
         line = process.stderr.readline()
-        found = re.fullmatch(r"lately: serving .+ at (http://\S+)/; Ctrl-C stops it\n", line)
-        assert found, line + process.stderr.read()
-        yield found[1], process
+        match = re.fullmatch(r"lately: serving .+ at (http://\S+)/; Ctrl-C stops it\n", line)
+        assert match, line + process.stderr.read()
+        yield match[1], process
         if process.poll() is None:
             process.send_signal(signal.SIGINT)
         _, rest = process.communicate(timeout=PATIENCE)

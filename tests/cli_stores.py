@@ -3,10 +3,9 @@
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
+from store_builder import GUARANTEE, RUN, SHOP, answer_row, new_store, put_batch, put_sketches, site_row
 
 import lately as lt
-from lately.store import Store
-from lately.store.tables import TIME_TYPES
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 SITES = ("lima", "oslo", "paris")
@@ -55,136 +54,100 @@ def traffic(site):
     return pages, np.arange(1800), rng.integers(0, 1000, 1800).astype(float)
 
 
-def put_sketches(store, version, now, by_site):
-    for site, sketches in by_site.items():
-        rows = [
-            {"version": version, "time": now, "site": site, "sketch": name, "kind": name.split()[0], "blob": one.to_bytes()}
-            for name, one in sketches.items()
-        ]
-        store.put("sketches", version, rows, site)
-
-
-def run_row(batch, time, began=START):
-    return {
-        "batch": batch, "time": time, "began": began, "seconds": 0.25, "rows": 1800, "counted": 1790, "late": 7, "rejected": 3,
-        "sites": 3, "state_bytes": 30_000, "shipped_bytes": 2_048, "monitor_bytes": 512, "everything_bytes": 90_000,
-    }  # fmt: skip
-
-
 def site_rows(batch, time):
     """Paris had its last row in batch 0 and Oslo's clock is a day ahead."""
-    totals = {"counted": 600 * (batch + 1), "late": 2, "rejected": 1, "ahead": 0, "ahead_seen": None}
     seen = START + timedelta(hours=batch)
-    rows = {
-        "lima": {"time": time, "seen": seen},
-        "oslo": {"time": time + timedelta(days=1), "seen": seen, "ahead": 5, "ahead_seen": seen},
-        "paris": {"time": START - timedelta(hours=2, seconds=1), "seen": START, "counted": 600},
-    }
-    return [{"batch": batch, "site": site, **totals, **row} for site, row in rows.items()]
+    counts = {"counted": 600 * (batch + 1), "late": 2, "rejected": 1}
+    ahead = {"ahead": 5, "ahead_seen": seen}
+    return [
+        site_row(batch, "lima", time, seen=seen, **counts),
+        site_row(batch, "oslo", time + timedelta(days=1), seen=seen, **counts, **ahead),
+        site_row(batch, "paris", START - timedelta(hours=2, seconds=1), seen=START, **counts | {"counted": 600}),
+    ]
 
 
 def make_shop(path):
     """Web traffic at three sites: text keys, times as dates, three batches of ten minutes."""
-    store = Store(str(path))
-    store.prepare()
-    told = {"where": None, "eps": 0.01, "delta": 0.01, "query": None}
-    store.describe(
-        {
-            "lately": lt.__version__, "name": "shop", "time_type": "timestamp", "keys": "text",
-            "window": {"length": "1h", "tick": "1s", "lateness": None}, "guarantee": {"eps": 0.01, "delta": 0.01},
-            "queries": [
-                {"name": "hot", "kind": "top", "last": "10m", "by": "all", "k": 3, "sketches": ["topk eps=0.01"]},
-                {"name": "latency", "kind": "quantiles", "last": None, "by": "site", "sketches": ["quantiles eps=0.02"]},
-                {"name": "both", "kind": "join", "last": None, "by": "all", "sketches": ["ecm odd", "ecm even"]},
-            ],
-            "monitors": [{"name": "rush", "kind": "count", "key": "/cart", "above": 100}],
-            "sketches": {
-                "topk eps=0.01": told | {"kind": "topk"},
-                "quantiles eps=0.02": told | {"kind": "quantiles", "eps": 0.02},
-                "ecm odd": told | {"kind": "ecm", "query": "inner", "where": "s % 2 = 1"},
-                "ecm even": told | {"kind": "ecm", "query": "inner", "where": "s % 2 = 0"},
-                "ecm all": told | {"kind": "ecm", "query": "inner", "eps": 0.05},
-            },
-            "keep": "7d", "stored": "always",
-        }
-    )  # fmt: skip
+    about = {
+        "queries": [
+            {"name": "hot", "kind": "top", "last": "10m", "k": 3, "sketches": ["topk eps=0.01"]},
+            {"name": "latency", "kind": "quantiles", "by": "site", "sketches": ["quantiles eps=0.02"]},
+            {"name": "both", "kind": "join", "sketches": ["ecm odd", "ecm even"]},
+        ],
+        "monitors": [{"name": "rush", "kind": "count", "key": "/cart", "above": 100}],
+        "sketches": {
+            "topk eps=0.01": GUARANTEE | {"kind": "topk"},
+            "quantiles eps=0.02": GUARANTEE | {"kind": "quantiles", "eps": 0.02},
+            "ecm odd": GUARANTEE | {"kind": "ecm", "query": "inner", "where": "s % 2 = 1"},
+            "ecm even": GUARANTEE | {"kind": "ecm", "query": "inner", "where": "s % 2 = 0"},
+            "ecm all": GUARANTEE | {"kind": "ecm", "query": "inner", "eps": 0.05},
+        },
+        "keep": "7d",
+    }
+    store = new_store(path, **SHOP | about)
     for batch in range(3):
         time = START + timedelta(minutes=10 * (batch + 1), seconds=-1)
-        rows = [
-            {"query": "hot", "site": None, "item": page, "value": 100.0 - batch - i, "low": 90.0, "high": 120.0}
-            for i, page in enumerate(PAGES[:3])
-        ]
-        rows += [
-            {"query": "latency", "site": site, "item": "0.5", "value": 500.0 + batch, "low": 480.0, "high": 520.0}
-            for site in SITES
-        ]
-        store.put("answers", batch, [row | {"time": time, "batch": batch, "confidence": 0.99} for row in rows])
-        if batch:
-            numbers = {"value": 120.0, "low": 110.0, "high": float("inf"), "confidence": 0.99}
-            store.put(
-                "alerts",
-                batch,
-                [
-                    {
-                        "time": time,
-                        "batch": batch,
-                        "monitor": "rush",
-                        "item": None,
-                        "state": "firing" if batch == 1 else "resolved",
-                    }
-                    | numbers
-                ],
-            )
-        rows = [
-            {"batch": number, "site": site, "time": time, "reason": reason, "row": '{"page":"/[red]"}'}
-            for number, site, reason in REJECTED
-            if number == batch
-        ]
-        store.put("rejected", batch, rows)
-        store.put("sites", batch, site_rows(batch, time))
-        store.put("runs", batch, [run_row(batch, time, START + timedelta(hours=batch))])
-    by_site = {}
-    for site in SITES:
-        pages, seconds, ms = traffic(site)
-        times = np.datetime64("2026-01-01T00:00:00") + seconds.astype("timedelta64[s]")
-        odd = seconds % 2 == 1
-        made = {
-            "topk eps=0.01": lt.TopK(k=3, window="1h", eps=0.01, delta=0.01),
-            "quantiles eps=0.02": lt.Quantiles(window="1h", eps=0.02, lo=0, hi=1000, resolution=1),
-            "ecm odd": lt.EcmSketch(window="1h", eps=0.01, delta=0.01, query="inner"),
-            "ecm even": lt.EcmSketch(window="1h", eps=0.01, delta=0.01, query="inner"),
-            "ecm all": lt.EcmSketch(window="1h", eps=0.05, delta=0.01, query="inner"),
-        }
-        made["topk eps=0.01"].update(pages, times)
-        made["quantiles eps=0.02"].update(ms, times)
-        made["ecm all"].update(pages, times)
-        made["ecm odd"].update([page for page, one in zip(pages, odd, strict=True) if one], times[odd])
-        made["ecm even"].update([page for page, one in zip(pages, odd, strict=True) if not one], times[~odd])
-        by_site[site] = made
-    put_sketches(store, 2, START + timedelta(seconds=1799), by_site)
+        answers = [answer_row("hot", page, 100.0 - batch - i, 90.0, 120.0) for i, page in enumerate(PAGES[:3])]
+        answers += [answer_row("latency", "0.5", 500.0 + batch, 480.0, 520.0, site) for site in SITES]
+        alert = {"monitor": "rush", "state": "firing" if batch == 1 else "resolved", "value": 120.0, "low": 110.0}
+        put_batch(
+            store,
+            batch,
+            time,
+            answers=answers,
+            alerts=[alert | {"high": float("inf"), "confidence": 0.99}] if batch else [],
+            rejected=[
+                {"site": site, "time": time, "reason": reason, "row": '{"page":"/[red]"}'}
+                for number, site, reason in REJECTED
+                if number == batch
+            ],
+            sites=site_rows(batch, time),
+            run=RUN | {"began": START + timedelta(hours=batch)},
+        )
+    put_sketches(store, 2, START + timedelta(seconds=1799), {site: shop_sketches(site) for site in SITES})
     return store.path
+
+
+def shop_sketches(site):
+    pages, seconds, ms = traffic(site)
+    times = np.datetime64("2026-01-01T00:00:00") + seconds.astype("timedelta64[s]")
+    sketches = {
+        "topk eps=0.01": lt.TopK(k=3, window="1h", **GUARANTEE),
+        "quantiles eps=0.02": lt.Quantiles(window="1h", eps=0.02, lo=0, hi=1000, resolution=1),
+        "ecm odd": lt.EcmSketch(window="1h", query="inner", **GUARANTEE),
+        "ecm even": lt.EcmSketch(window="1h", query="inner", **GUARANTEE),
+        "ecm all": lt.EcmSketch(window="1h", eps=0.05, delta=0.01, query="inner"),
+    }
+    sketches["topk eps=0.01"].update(pages, times)
+    sketches["quantiles eps=0.02"].update(ms, times)
+    sketches["ecm all"].update(pages, times)
+    sketches["ecm odd"].update(pages[1::2], times[1::2])
+    sketches["ecm even"].update(pages[0::2], times[0::2])
+    return sketches
 
 
 def make_flows(path):
     """Flows at one site: integer keys, integer times."""
-    store = Store(str(path), TIME_TYPES["integer"])
-    store.prepare()
-    store.describe(
-        {
-            "lately": lt.__version__, "name": "flows", "time_type": "integer", "keys": "integer",
-            "window": {"length": 1000, "tick": 1, "lateness": None}, "guarantee": {"eps": 0.05, "delta": 0.05},
-            "queries": [{"name": "ports", "kind": "ranges", "last": None, "by": "all", "sketches": ["dyadic eps=0.05"]}],
-            "monitors": [], "sketches": {
-                "dyadic eps=0.05": {"kind": "dyadic", "where": None, "eps": 0.05, "delta": 0.05, "query": None},
-                "ecm eps=0.05": {"kind": "ecm", "where": None, "eps": 0.05, "delta": 0.05, "query": "point"},
-            },
-            "keep": None, "stored": "always",
-        }
-    )  # fmt: skip
-    tree = lt.Dyadic(universe=2**16, window=1000, eps=0.05, delta=0.05)
-    tree.update(np.arange(500) % 100, np.arange(500))
-    counts = lt.EcmSketch(window=1000, eps=0.05, delta=0.05)
-    counts.update(np.arange(500) % 100, np.arange(500))
+    guarantee = {"eps": 0.05, "delta": 0.05}
+    store = new_store(
+        path,
+        "integer",
+        lately=lt.__version__,
+        name="flows",
+        keys="integer",
+        window={"length": 1000, "tick": 1, "lateness": None},
+        guarantee=guarantee,
+        queries=[{"name": "ports", "kind": "ranges", "sketches": ["dyadic eps=0.05"]}],
+        sketches={
+            "dyadic eps=0.05": {"kind": "dyadic", **guarantee},
+            "ecm eps=0.05": {"kind": "ecm", "query": "point", **guarantee},
+        },
+        stored="always",
+    )
+    tree = lt.Dyadic(universe=2**16, window=1000, **guarantee)
+    counts = lt.EcmSketch(window=1000, **guarantee)
+    for sketch in (tree, counts):
+        sketch.update(np.arange(500) % 100, np.arange(500))
     put_sketches(store, 0, 499, {"": {"dyadic eps=0.05": tree, "ecm eps=0.05": counts}})
-    store.put("runs", 0, [run_row(0, 499)])
+    put_batch(store, 0, 499, run=RUN)
     return store.path

@@ -1,17 +1,15 @@
 """Stores made without Spark: events of some sites, the sketches of them, and what is exactly true of them."""
 
 from collections import Counter
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import numpy as np
+from store_builder import NOON, duration, new_store, put_batch, put_sketches, time_at
 
 import lately as lt
-from lately.store.store import Store
-from lately.store.tables import TIME_TYPES
 
 WINDOW = 1000
 SURE = 1e-7  # so small that what is likely can be taken for certain
-START = datetime(2026, 1, 1, tzinfo=UTC)
 
 SKETCHES = {
     "ecm fine": ("ecm", {"eps": 0.02, "delta": SURE}),
@@ -26,8 +24,8 @@ SKETCHES = {
 WHERE = {"ecm inner where even": lambda times: times % 2 == 0, "ecm inner where odd": lambda times: times % 2 == 1}
 CLASSES = {"ecm": lt.EcmSketch, "topk": lt.TopK, "quantiles": lt.Quantiles, "dyadic": lt.Dyadic}
 QUERIES = [
-    {"name": "hot", "kind": "top", "last": None, "by": "all", "sketches": ["topk"]},
-    {"name": "funnel", "kind": "counts", "last": None, "by": "all", "sketches": ["ecm coarse"]},
+    {"name": "hot", "kind": "top", "sketches": ["topk"]},
+    {"name": "funnel", "kind": "counts", "sketches": ["ecm coarse"]},
     {"name": "pairs", "kind": "join", "sketches": ["ecm inner where even", "ecm inner where odd"]},
     {"name": "slow", "kind": "quantiles", "sketches": ["quantiles"]},
     {"name": "longest", "kind": "exact", "sketches": []},
@@ -37,40 +35,38 @@ QUERIES = [
 
 def about(time_type="integer", keys="integer", names=SKETCHES):
     """What a pipeline would write of these sketches."""
-    told = {}
+    sketches = {}
     for name in names:
         kind, options = SKETCHES[name]
         query = options.get("query", "point") if kind == "ecm" else None
         where = name.partition(" where ")[2] or None
-        told[name] = {"kind": kind, "where": where, "eps": options["eps"], "delta": options["delta"], "query": query}
-    window = {"length": WINDOW if time_type == "integer" else f"{WINDOW}s", "tick": None, "lateness": None}
+        sketches[name] = {"kind": kind, "where": where, "eps": options["eps"], "delta": options["delta"], "query": query}
     return {
         "lately": "0.1.0",
         "name": "shop",
         "time_type": time_type,
         "keys": keys,
-        "window": window,
+        "window": {"length": duration(WINDOW, time_type)},
         "queries": QUERIES,
         "monitors": [{"name": "rush", "kind": "count"}],
-        "sketches": told,
+        "sketches": sketches,
     }
 
 
-class Made:
+class StoredStream:
     """A store with events at sites: integer keys below 64 (or the same as text), at integer times (or that many seconds)."""
 
     def __init__(self, path, time_type="integer", keys="integer", names=SKETCHES, lateness=None):
         self.time_type, self.keys, self.names, self.lateness = time_type, keys, names, lateness
-        self.store = Store(str(path), TIME_TYPES[time_type])
-        self.store.describe(about(time_type, keys, names))
+        self.store = new_store(path, **about(time_type, keys, names))
         self.events = {}
         self.sketches = {}
 
     def time(self, tick):
-        return tick if self.time_type == "integer" else START + timedelta(seconds=tick)
+        return time_at(tick, self.time_type)
 
     def length(self, ticks):
-        return ticks if ticks is None or self.time_type == "integer" else f"{ticks}s"
+        return duration(ticks, self.time_type)
 
     def key(self, key):
         return key if self.keys == "integer" else f"/page/{key}"
@@ -80,60 +76,48 @@ class Made:
         keys, times = np.asarray(keys), np.asarray(times)
         before = self.events.get(site, (np.empty(0, np.int64),) * 2)
         self.events[site] = np.concatenate((before[0], keys)), np.concatenate((before[1], times))
-        made = self.sketches.setdefault(site, {})
+        sketches = self.sketches.setdefault(site, {})
         for name in self.names:
             kind, options = SKETCHES[name]
-            if name not in made:
-                window = WINDOW if self.time_type == "integer" else f"{WINDOW}s"
-                made[name] = CLASSES[kind](window=window, lateness=self.lateness, **options)
-            chosen = WHERE[name](times) if name in WHERE else np.full(times.size, True)
-            if not chosen.any():
+            if name not in sketches:
+                sketches[name] = CLASSES[kind](window=self.length(WINDOW), lateness=self.lateness, **options)
+            counted = WHERE[name](times) if name in WHERE else np.full(times.size, True)
+            if not counted.any():
                 continue
-            mine, when = keys[chosen], times[chosen]
+            items, ticks = keys[counted], times[counted]
             if kind == "quantiles":
-                mine = 7 * mine
+                items = 7 * items
             elif kind != "dyadic":
-                mine = [self.key(int(key)) for key in mine]
-            made[name].update(mine, when if self.time_type == "integer" else [self.time(int(tick)) for tick in when])
+                items = [self.key(int(key)) for key in items]
+            sketches[name].update(items, ticks if self.time_type == "integer" else [self.time(int(tick)) for tick in ticks])
 
     def finish(self, batch, stored=True):
         """Write a batch as a pipeline would."""
         time = self.time(self.now)
-        for index, (site, made) in enumerate(sorted(self.sketches.items()) if stored else ()):
-            rows = [
-                {
-                    "version": batch,
-                    "time": time,
-                    "site": site,
-                    "sketch": name,
-                    "kind": SKETCHES[name][0],
-                    "blob": one.to_bytes(),
-                }
-                for name, one in made.items()
-            ]
-            self.store.put("sketches", batch, rows, part=f"{index:05d}")
-        began = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(microseconds=batch)
-        self.store.put("runs", batch, [{"batch": batch, "time": time, "began": began, "rows": 1, "sites": len(self.events)}])
+        if stored:
+            put_sketches(self.store, batch, time, self.sketches)
+        began = NOON + timedelta(microseconds=batch)
+        put_batch(self.store, batch, time, run={"began": began, "rows": 1, "sites": len(self.events)})
 
     @property
     def now(self):
         return max(int(times[-1]) for _, times in self.events.values())
 
-    def exact(self, last=None, between=None, sites=None, chosen=None):
-        """How often each key came."""
-        found = Counter()
+    def exact(self, last=None, between=None, sites=None, where=None):
+        """How often each key occurred."""
+        counts = Counter()
         start = self.now + 1 - (between[0] if between else WINDOW if last is None else last)
         stop = self.now + 1 - (between[1] if between else 0)
         for site, (keys, times) in self.events.items():
             if sites is None or site in sites:
-                inside = (times >= start) & (times < stop) & (True if chosen is None else chosen(times))
-                found.update(keys[inside].tolist())
-        return found
+                inside = (times >= start) & (times < stop) & (True if where is None else where(times))
+                counts.update(keys[inside].tolist())
+        return counts
 
 
 def filled(path, **options):
     """Four sites: two that are busy, one that fell silent a while ago, one that has been silent for longer than the window."""
-    made = Made(path, **options)
+    stream = StoredStream(path, **options)
     rng = np.random.default_rng(7)
     for site, (size, start, stop) in {
         "lima": (900, 1500, 3000),
@@ -143,5 +127,5 @@ def filled(path, **options):
     }.items():
         times = np.sort(rng.integers(start, stop, size))
         times[-1] = stop - 1 if stop < 3000 else 3000 - (site == "lima")
-        made.add(site, np.minimum(rng.zipf(1.4, size), 63), times)
-    return made
+        stream.add(site, np.minimum(rng.zipf(1.4, size), 63), times)
+    return stream

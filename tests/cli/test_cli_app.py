@@ -63,7 +63,7 @@ def test_shells_are_told_how_to_complete_it(shell):
 
 
 @pytest.mark.parametrize(
-    ("typed", "wanted"),
+    ("typed", "completions"),
     [
         ("lately qu", ["query"]),
         ("lately query qu", ["quantiles"]),
@@ -71,18 +71,18 @@ def test_shells_are_told_how_to_complete_it(shell):
         ("lately query top --la", ["--last"]),
     ],
 )
-def test_commands_and_options_are_completed(typed, wanted):
+def test_commands_and_options_are_completed(typed, completions):
     place = str(len(typed.split()) - (not typed.endswith(" ")))
     done = run_apart(_LATELY_COMPLETE="complete_bash", COMP_WORDS=typed, COMP_CWORD=place)
-    assert sorted(done.stdout.split()) == wanted, done.stderr
+    assert sorted(done.stdout.split()) == completions, done.stderr
 
 
 @pytest.mark.parametrize("args", [["--version"], ["plan", "--json"], ["query", "top", "--store", "nowhere"], ["forecast"]])
 def test_the_module_runs_as_the_command_does(args):
     command = [sys.executable, "-c", "from lately.cli import main; main()", *args]
-    wanted = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+    expected = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
     done = run_apart(*args)
-    assert (done.returncode, done.stdout, done.stderr) == (wanted.returncode, wanted.stdout, wanted.stderr)
+    assert (done.returncode, done.stdout, done.stderr) == (expected.returncode, expected.stdout, expected.stderr)
 
 
 FREE = {"pyspark", "fastapi", "starlette", "uvicorn", "pandas", "polars"}

@@ -19,16 +19,16 @@ def commands(command, name="lately"):
     """All commands by the words that one types."""
     inner = getattr(command, "commands", {})
     yield from [] if inner else [(name, command)]
-    for word, one in inner.items():
-        yield from commands(one, f"{name} {word}")
+    for word, subcommand in inner.items():
+        yield from commands(subcommand, f"{name} {word}")
 
 
 COMMANDS = dict(commands(get_command(cli.app)))
 
 
 def section(name):
-    (found,) = [part for part in PAGE.split("\n## ") if part.partition("\n")[0] == name]
-    return found
+    (text,) = [part for part in PAGE.split("\n## ") if part.partition("\n")[0] == name]
+    return text
 
 
 def test_the_page_is_up_to_date():

@@ -19,14 +19,14 @@ def sketch(**options):
     return lt.EcmSketch(**{"window": "1h", "eps": 0.1, "delta": 0.1} | options)
 
 
-def filled(thing, size=3000, start=1_780_000_000):
+def filled(summary, size=3000, start=1_780_000_000):
     rng = np.random.default_rng(3)
     times = start + np.sort(rng.integers(0, 5000, size))
-    if isinstance(thing, lt.WindowCounter):
-        thing.add(times)
+    if isinstance(summary, lt.WindowCounter):
+        summary.add(times)
     else:
-        thing.update(rng.integers(0, 50, size), times)
-    return thing
+        summary.update(rng.integers(0, 50, size), times)
+    return summary
 
 
 def with_late_arrivals():
@@ -58,7 +58,7 @@ def turned(sketch):
     return sketch
 
 
-THINGS = {
+SUMMARIES = {
     "a sketch of waves": lambda: filled(sketch(query="inner", merge_height=2)),
     "a sketch of histograms": lambda: filled(sketch(counter="exphist", window=1000, tick=10)),
     "a sketch of randomized waves": lambda: filled(sketch(counter="randwave", eps=0.5, delta=0.5, salt=1), 300),
@@ -90,65 +90,65 @@ THINGS = {
 }
 
 
-@pytest.fixture(params=THINGS.values(), ids=THINGS)
-def thing(request):
+@pytest.fixture(params=SUMMARIES.values(), ids=SUMMARIES)
+def summary(request):
     return request.param()
 
 
-def stored(thing, folder):
+def stored(summary, folder):
     path = folder / "thing.ltly"
-    path.write_bytes(thing.to_bytes())
+    path.write_bytes(summary.to_bytes())
     return path
 
 
 def test_every_storable_class_is_inspected_here():
-    assert {type(make()) for make in THINGS.values()} == set(families().values())
+    assert {type(make()) for make in SUMMARIES.values()} == set(families().values())
 
 
-def test_inspect_as_json_tells_the_facts(thing, tmp_path):
-    facts = data_of(run("inspect", stored(thing, tmp_path), "--json"))
-    blob = thing.to_bytes()
-    assert facts["class"] == type(thing).__name__
+def test_inspect_as_json_tells_the_facts(summary, tmp_path):
+    facts = data_of(run("inspect", stored(summary, tmp_path), "--json"))
+    blob = summary.to_bytes()
+    assert facts["class"] == type(summary).__name__
     assert (facts["format version"], facts["family"]) == (blob[4], blob[5])
     assert facts["bytes on disk"] == len(blob)
-    if isinstance(thing, lt.Windows | lt.Partials):
-        said = thing.answers()
-        assert facts["now"] == thing.now
-        assert list(facts["queries"]) == list(said)
-        for name, answer in said.items():
+    if isinstance(summary, lt.Windows | lt.Partials):
+        answers = summary.answers()
+        assert facts["now"] == summary.now
+        assert list(facts["queries"]) == list(answers)
+        for name, answer in answers.items():
             shown = f"{len(answer.value)} keys" if isinstance(answer.value, lt.Answers) else answer.value
             assert facts["queries"][name] == {
                 "value": shown, "rows": answer.rows, "missing": answer.missing, "covered": answer.covered,
             }  # fmt: skip
         return
     assert facts["bytes in memory"] == lt.from_bytes(blob).nbytes
-    if isinstance(thing, lt.AmsSketch | lt.FastAmsSketch):
+    if isinstance(summary, lt.AmsSketch | lt.FastAmsSketch):
         names = ("eps", "delta", "width", "depth", "seed", "weight")
-        assert [facts[name] for name in names] == [getattr(thing, name) for name in names]
-        assert facts["total"] == thing.total()
+        assert [facts[name] for name in names] == [getattr(summary, name) for name in names]
+        assert facts["total"] == summary.total()
         return
-    if isinstance(thing, lt.CountMin):
+    if isinstance(summary, lt.CountMin):
         assert [facts[name] for name in ("delta", "width", "depth", "seed", "error")] == [
-            thing.delta, thing.width, thing.depth, thing.seed, thing.error,
+            summary.delta, summary.width, summary.depth, summary.seed, summary.error,
         ]  # fmt: skip
-        assert facts["arrivals"] == thing.total()
+        assert facts["arrivals"] == summary.total()
         return
-    assert (facts["window"], facts["eps"], facts["late"]) == (repr(thing.window), thing.eps, thing.late)
-    total = thing.count() if isinstance(thing, lt.WindowCounter) else thing.total()
+    assert (facts["window"], facts["eps"], facts["late"]) == (repr(summary.window), summary.eps, summary.late)
+    total = summary.count() if isinstance(summary, lt.WindowCounter) else summary.total()
     assert facts["arrivals in window"] == {"value": total.value, "low": total.low, "high": total.high}
-    if isinstance(thing, lt.EcmSketch | lt.WindowedAmsSketch):
+    if isinstance(summary, lt.EcmSketch | lt.WindowedAmsSketch):
         assert [facts[name] for name in ("delta", "counter", "width", "depth", "merges")] == [
-            thing.delta, thing.counter, thing.width, thing.depth, thing.merges,
+            summary.delta, summary.counter, summary.width, summary.depth, summary.merges,
         ]  # fmt: skip
-    if isinstance(thing, lt.TopK):
+    if isinstance(summary, lt.TopK):
         assert [facts[name] for name in ("delta", "k", "width", "depth", "merges")] == [
-            thing.delta, thing.k, thing.width, thing.depth, thing.merges,
+            summary.delta, summary.k, summary.width, summary.depth, summary.merges,
         ]  # fmt: skip
-    if isinstance(thing, lt.Dyadic):
-        assert (facts["delta"], facts["universe"], facts["merges"]) == (thing.delta, thing.universe, thing.merges)
-    if isinstance(thing, lt.Quantiles):
-        assert [facts[name] for name in ("lo", "hi", "resolution")] == [thing.lo, thing.hi, thing.resolution]
-    assert facts["now"] == (f"{thing.now:%Y-%m-%dT%H:%M:%S}Z" if isinstance(thing.now, datetime) else thing.now)
+    if isinstance(summary, lt.Dyadic):
+        assert (facts["delta"], facts["universe"], facts["merges"]) == (summary.delta, summary.universe, summary.merges)
+    if isinstance(summary, lt.Quantiles):
+        assert [facts[name] for name in ("lo", "hi", "resolution")] == [summary.lo, summary.hi, summary.resolution]
+    assert facts["now"] == (f"{summary.now:%Y-%m-%dT%H:%M:%S}Z" if isinstance(summary.now, datetime) else summary.now)
 
 
 def test_inspect_tells_what_a_sketch_was_built_with(tmp_path):
@@ -169,8 +169,8 @@ def test_inspect_tells_what_a_sketch_was_built_with(tmp_path):
     assert (facts["late"], facts["held back"], facts["arrivals in window"]["value"]) == (1, 3, 3)
 
 
-def test_inspect_prints_the_same_facts(thing, tmp_path):
-    path = stored(thing, tmp_path)
+def test_inspect_prints_the_same_facts(summary, tmp_path):
+    path = stored(summary, tmp_path)
     result = run("inspect", path)
     assert result.exit_code == 0
     assert result.stdout.splitlines()[0] == str(path)
@@ -179,8 +179,8 @@ def test_inspect_prints_the_same_facts(thing, tmp_path):
     queries = facts.get("queries", {})
     listed = [[f"query {query}" for query in queries] if name == "queries" else [name] for name in facts]
     assert list(rows) == [name for names in listed for name in names]
-    for query, said in queries.items():
-        assert rows[f"query {query}"] == f"{said['value']}  ({said['rows']:,} rows)"
+    for query, answer in queries.items():
+        assert rows[f"query {query}"] == f"{answer['value']}  ({answer['rows']:,} rows)"
     for name, value in facts.items():
         if name == "queries":
             continue

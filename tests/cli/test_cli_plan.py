@@ -41,8 +41,8 @@ def test_plan_shows_every_counter():
     ],
 )
 def test_plan_as_json_equals_the_library(written, window):
-    wanted = plans(0.01, 0.01, window)
-    assert data_of(run("plan", "--window", written, "--json")) == wanted + wcm_plan(0.01, 0.01, wanted[0]["arrivals"])
+    expected = plans(0.01, 0.01, window)
+    assert data_of(run("plan", "--window", written, "--json")) == expected + wcm_plan(0.01, 0.01, expected[0]["arrivals"])
 
 
 def test_a_window_of_arrivals_holds_as_many_as_it_says():

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 from cli_cases import assert_refused, assert_wrong_usage, cells_of, data_of, run, run_apart, without_colours
-from cli_stores import PAGES, QUESTIONS, REJECTED, SITES, run_row, traffic
+from cli_stores import PAGES, QUESTIONS, REJECTED, SITES, traffic
+from store_builder import RUN, new_store, put_batch
 
 import lately as lt
 from lately import config
 from lately.core.json_encoding import to_json
 from lately.service.request_models import QuantilesParams
-from lately.store import Store
 from lately.store.questions import Questions
 from lately.store.view import View
 
@@ -41,36 +41,36 @@ def questions(shop):
 
 @pytest.mark.parametrize("question", QUESTIONS, ids=" ".join)
 def test_every_question_is_answered_as_data_and_as_a_table(question, shop):
-    said = data(shop, *question)
-    assert said
+    document = data(shop, *question)
+    assert document
     result = ask(shop, *question)
     assert (result.exit_code, result.stderr) == (0, "")
     assert "\x1b" not in result.stdout
-    rows = said.get("rows", [said])
-    if rows and "sites" not in said:
+    rows = document.get("rows", [document])
+    if rows and "sites" not in document:
         assert len(cells_of(result.stdout)) == len(rows)
 
 
 def test_counts_are_those_of_the_library(shop, questions):
-    said = data(shop, "count", "/cart", "/nowhere", "--last", "10m", "--site", "paris")
-    found = questions.counts(["/cart", "/nowhere"], last="10m", sites=["paris"])
-    assert said == {
-        "rows": [{"key": key, "estimate": to_json(one)} for key, one in found],
+    document = data(shop, "count", "/cart", "/nowhere", "--last", "10m", "--site", "paris")
+    counts = questions.counts(["/cart", "/nowhere"], last="10m", sites=["paris"])
+    assert document == {
+        "rows": [{"key": key, "estimate": to_json(estimate)} for key, estimate in counts],
         "asof": "2026-01-01T00:29:59Z",
     }
-    one = said["rows"][0]["estimate"]
-    assert one["low"] <= exactly("/cart", 1199, sites=["paris"]) <= one["high"]
-    assert one["confidence"] == 0.99
-    (told,) = data(shop, "count", "/", "--from", "20m", "--to", "10m")["rows"]
-    assert told["estimate"] == to_json(questions.count("/", between=("20m", "10m")))
+    estimate = document["rows"][0]["estimate"]
+    assert estimate["low"] <= exactly("/cart", 1199, sites=["paris"]) <= estimate["high"]
+    assert estimate["confidence"] == 0.99
+    (row,) = data(shop, "count", "/", "--from", "20m", "--to", "10m")["rows"]
+    assert row["estimate"] == to_json(questions.count("/", between=("20m", "10m")))
 
 
 def test_top_keys_come_in_their_order(shop, questions):
-    said = data(shop, "top", "--last", "10m", "-k", 3)
-    assert [(row["key"], row["estimate"]) for row in said["rows"]] == [
+    document = data(shop, "top", "--last", "10m", "-k", 3)
+    assert [(row["key"], row["estimate"]) for row in document["rows"]] == [
         (key, to_json(one)) for key, one in questions.top(3, last="10m")
     ]
-    assert [row["key"] for row in said["rows"]] == PAGES[:3]
+    assert [row["key"] for row in document["rows"]] == PAGES[:3]
     each = data(shop, "top", "--each", "-k", 1)["sites"]
     assert {site: [row["key"] for row in rows] for site, rows in each.items()} == {site: ["/"] for site in SITES}
 
@@ -87,12 +87,12 @@ def test_other_questions_are_those_of_the_library(shop, questions):
 
 
 def test_the_default_quantiles_are_the_same_everywhere(shop, service):
-    wanted = [0.5, 0.9, 0.99]
+    default = [0.5, 0.9, 0.99]
     page = (Path(lt.__file__).parent / "service" / "static" / "index.html").read_text()
-    assert [row["q"] for row in data(shop, "quantiles")["rows"]] == wanted
-    assert [row["q"] for row in data_of(run("query", "quantiles", "--url", service, "--json"))["rows"]] == wanted
-    assert QuantilesParams().q == wanted
-    assert config.Quantiles(name="q", kind="quantiles", lo=0, hi=1, resolution=0.1).q == wanted
+    assert [row["q"] for row in data(shop, "quantiles")["rows"]] == default
+    assert [row["q"] for row in data_of(run("query", "quantiles", "--url", service, "--json"))["rows"]] == default
+    assert QuantilesParams().q == default
+    assert config.Quantiles(name="q", kind="quantiles", lo=0, hi=1, resolution=0.1).q == default
     assert 'name="q" value="0.5, 0.9, 0.99"' in page
 
 
@@ -108,9 +108,9 @@ def test_a_stream_of_integers_is_asked_with_integers(flows):
 
 
 def test_what_the_pipeline_wrote_is_told(shop):
-    said = data(shop, "answers", "hot")
-    assert (said["batch"], said["time"]) == (2, "2026-01-01T00:29:59Z")
-    assert [row["item"] for row in said["rows"]] == PAGES[:3]
+    document = data(shop, "answers", "hot")
+    assert (document["batch"], document["time"]) == (2, "2026-01-01T00:29:59Z")
+    assert [row["item"] for row in document["rows"]] == PAGES[:3]
     history = data(shop, "history", "hot", "--item", "/cart")
     assert [row["value"] for row in history["rows"]] == [99, 98, 97]
     assert [row["time"] for row in history["rows"]] == [f"2026-01-01T00:{minute}:59Z" for minute in ("09", "19", "29")]
@@ -120,15 +120,15 @@ def test_what_the_pipeline_wrote_is_told(shop):
 
 
 def test_sites_that_are_behind_or_ahead_are_told(shop, flows):
-    said = data(shop, "sites")
-    assert [(row["site"], row["behind"], row["state"]) for row in said["rows"]] == [
+    document = data(shop, "sites")
+    assert [(row["site"], row["behind"], row["state"]) for row in document["rows"]] == [
         ("paris", 9000.0, "behind"),  # there are too few batches to call it silent
         ("lima", 0.0, "ok"),
         ("oslo", -86_400.0, "ahead"),
     ]
-    assert (said["newest"], said["lag"], said["tolerance"]) == ("2026-01-01T00:29:59Z", 9000.0, 3000.0)
-    assert (said["sites"], said["silent"], said["ahead"], said["behind"]) == (3, 0, 1, 1)
-    assert (said["rows"][2]["ahead"], said["rows"][2]["ahead_seen"]) == (5, "2026-01-01T02:00:00Z")
+    assert (document["newest"], document["lag"], document["tolerance"]) == ("2026-01-01T00:29:59Z", 9000.0, 3000.0)
+    assert (document["sites"], document["silent"], document["ahead"], document["behind"]) == (3, 0, 1, 1)
+    assert (document["rows"][2]["ahead"], document["rows"][2]["ahead_seen"]) == (5, "2026-01-01T02:00:00Z")
     assert [row["site"] for row in data(shop, "sites", "--limit", 1)["rows"]] == ["paris"]
     assert [row["site"] for row in data(shop, "sites", "--state", "ahead")["rows"]] == ["oslo"]
     shown = ask(shop, "sites").stdout
@@ -140,14 +140,14 @@ def test_sites_that_are_behind_or_ahead_are_told(shop, flows):
 
 
 def test_rejected_rows_come_with_their_reasons(shop):
-    said = data(shop, "rejected")
-    assert [(row["batch"], row["site"], row["reason"]) for row in said["rows"]] == REJECTED[::-1]
-    assert said["reasons"] == [{"reason": "no key", "rows": 2}, *said["reasons"][1:]]
-    assert {one["reason"]: one["rows"] for one in said["reasons"]} == {"no key": 2, "count is negative": 1, "no time": 1}
-    assert said["complete"]
-    mine = data(shop, "rejected", "--site", "lima", "--reason", "no", "--limit", 1)
-    assert [(row["batch"], row["reason"]) for row in mine["rows"]] == [(2, "no time")]
-    assert sum(one["rows"] for one in mine["reasons"]) == 3
+    document = data(shop, "rejected")
+    assert [(row["batch"], row["site"], row["reason"]) for row in document["rows"]] == REJECTED[::-1]
+    assert document["reasons"] == [{"reason": "no key", "rows": 2}, *document["reasons"][1:]]
+    assert {one["reason"]: one["rows"] for one in document["reasons"]} == {"no key": 2, "count is negative": 1, "no time": 1}
+    assert document["complete"]
+    at_lima = data(shop, "rejected", "--site", "lima", "--reason", "no", "--limit", 1)
+    assert [(row["batch"], row["reason"]) for row in at_lima["rows"]] == [(2, "no time")]
+    assert sum(one["rows"] for one in at_lima["reasons"]) == 3
     shown = ask(shop, "rejected", "--limit", 1).stdout
     assert shown.startswith("4 rejected rows: 2 no key, 1 ")
     assert cells_of(shown) == [["2026-01-01 00:29:59", "2", "lima", "no time", '{"page":"/[red]"}']]
@@ -158,9 +158,9 @@ def test_rejected_rows_come_with_their_reasons(shop):
 def test_tables_say_what_is_asked_and_how_sure_it_is(shop):
     shown = ask(shop, "count", "/cart", "--last", "10m", "--site", "paris").stdout
     (row,) = data(shop, "count", "/cart", "--last", "10m", "--site", "paris")["rows"]
-    one = row["estimate"]
+    estimate = row["estimate"]
     assert shown.startswith("arrivals in the last 10m at paris, up to 2026-01-01 00:29:59\n")
-    assert cells_of(shown) == [["/cart", str(one["value"]), f"{one['low']} … {one['high']}", "99%"]]
+    assert cells_of(shown) == [["/cart", str(estimate["value"]), f"{estimate['low']} … {estimate['high']}", "99%"]]
     assert "The true value is between low and high with at least this confidence." in shown
     bars = [row[-1] for row in cells_of(ask(shop, "top", "--last", "10m").stdout)]
     assert bars[0] == "█" * 24
@@ -228,12 +228,10 @@ def test_no_store_is_refused_with_the_remedy(shop, tmp_path):
 
 
 def test_a_store_without_sketches_says_what_to_write(tmp_path):
-    store = Store(str(tmp_path / "bare"))
-    store.prepare()
-    store.describe({"name": "bare", "time_type": "timestamp", "keys": "text", "queries": [], "sketches": {}})
+    store = new_store(tmp_path / "bare", name="bare", keys="text")
     assert_refused(ask(store.path, "top"), "no sketches", 'sketches = "always"')
     assert data(store.path, "runs") == {"rows": []}
-    store.put("runs", 0, [run_row(0, None)])
+    put_batch(store, 0, None, run=RUN)
     assert data(store.path, "runs")["rows"][0]["time"] is None
     assert ask(store.path, "runs").exit_code == 0
     assert (data(store.path, "sites")["rows"], data(store.path, "sites")["sites"]) == ([], 0)
@@ -289,13 +287,13 @@ def test_no_question_shows_the_help():
 @pytest.mark.parametrize("columns", ["60", "80", None])
 @pytest.mark.parametrize("question", [["runs"], ["top"], ["history", "hot", "--item", "/cart"]], ids=lambda one: one[0])
 def test_no_digit_is_lost_in_a_narrow_terminal_or_a_pipe(question, columns, shop, monkeypatch):
-    wanted = {cell for row in cells_of(ask(shop, *question).stdout) for cell in row if re.fullmatch(r"[\d,.:\- …]*\d", cell)}
+    expected = {cell for row in cells_of(ask(shop, *question).stdout) for cell in row if re.fullmatch(r"[\d,.:\- …]*\d", cell)}
     for name in ("COLUMNS", "FORCE_COLOR", "TTY_COMPATIBLE"):
         monkeypatch.delenv(name, raising=False)
     done = run_apart("query", *question, "--store", shop, **({} if columns is None else {"COLUMNS": columns}))
     assert done.returncode == 0, done.stderr
-    found = {cell for row in cells_of(done.stdout) for cell in row}
-    assert wanted
-    assert wanted <= found
+    cells = {cell for row in cells_of(done.stdout) for cell in row}
+    assert expected
+    assert expected <= cells
     if columns is None:
         assert done.stdout == ask(shop, *question).stdout  # as wide as the content, as where there is room

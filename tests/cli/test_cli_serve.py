@@ -210,13 +210,13 @@ def test_it_says_what_is_wrong_with_the_store_or_the_port(shop, tmp_path):
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
 def test_open_opens_the_page(host, shop, tmp_path):
     """In the browser that the environment names: a script that tells the address."""
-    browser, told = tmp_path / "browser", tmp_path / "told"
-    browser.write_text(f'#!/bin/sh\necho "$1" > {told}.part && mv {told}.part {told}\n')
+    browser, opened = tmp_path / "browser", tmp_path / "opened"
+    browser.write_text(f'#!/bin/sh\necho "$1" > {opened}.part && mv {opened}.part {opened}\n')
     browser.chmod(0o755)
     with serving(shop, "--open", "--host", host, BROWSER=str(browser), LATELY_TOKEN=TOKEN) as (url, _):
-        wait_until(told.exists)
+        wait_until(opened.exists)
         assert url.startswith(f"http://{host}:")
-        assert told.read_text() == f"http://127.0.0.1:{url.rpartition(':')[2]}/\n"
+        assert opened.read_text() == f"http://127.0.0.1:{url.rpartition(':')[2]}/\n"
 
 
 def test_without_a_web_server_it_says_what_to_install(shop):

@@ -6,9 +6,10 @@ from datetime import timedelta
 
 import pytest
 from cli_cases import assert_refused, assert_wrong_usage, cells_of, data_of, run
-from cli_stores import SITES, START, run_row
+from cli_stores import SITES, START
+from store_builder import RUN, new_store, put_batch
 
-from lately.store import Store, tables
+from lately.store import tables
 
 pytestmark = pytest.mark.usefixtures("wide_and_plain")
 
@@ -22,13 +23,13 @@ def copy(shop, tmp_path):
 
 
 def test_show_tells_what_there_is(shop):
-    said = data_of(run("store", "show", shop, "--json"))
-    assert (said["store"], said["batch"], said["now"], said["sites"]) == (shop, 2, "2026-01-01T00:29:59Z", list(SITES))
-    assert said["versions"] == {"count": 1, "newest": "2026-01-01T00:29:59Z"}
-    assert list(said["tables"]) == list(tables())
-    assert said["tables"]["late"] == {"files": 0, "bytes": 0, "first": None, "last": None}
-    assert {name: said["tables"]["alerts"][name] for name in ("files", "first", "last")} == {"files": 2, "first": 1, "last": 2}
-    assert said["about"]["name"] == "shop"
+    info = data_of(run("store", "show", shop, "--json"))
+    assert (info["store"], info["batch"], info["now"], info["sites"]) == (shop, 2, "2026-01-01T00:29:59Z", list(SITES))
+    assert info["versions"] == {"count": 1, "newest": "2026-01-01T00:29:59Z"}
+    assert list(info["tables"]) == list(tables())
+    assert info["tables"]["late"] == {"files": 0, "bytes": 0, "first": None, "last": None}
+    assert {name: info["tables"]["alerts"][name] for name in ("files", "first", "last")} == {"files": 2, "first": 1, "last": 2}
+    assert info["about"]["name"] == "shop"
     result = run("store", "show", shop)
     assert (result.exit_code, result.stderr) == (0, "")
     rows = {row[0]: row[1:] for row in reversed(cells_of(result.stdout))}  # the facts are above the table of tables
@@ -40,9 +41,7 @@ def test_show_tells_what_there_is(shop):
 
 def test_show_of_a_store_without_much(flows, tmp_path):
     assert ["sites", "1: –"] in cells_of(run("store", "show", flows).stdout)
-    store = Store(str(tmp_path / "new"))
-    store.prepare()
-    store.describe({"time_type": "timestamp", "name": "[red]new", "queries": [], "monitors": [], "keep": None})
+    store = new_store(tmp_path / "new", name="[red]new")
     result = run("store", "show", store.path)
     assert result.exit_code == 0, result.output
     assert result.stdout.startswith("[red]new: ")
@@ -57,9 +56,9 @@ def test_a_sound_store_is_told_to_be_so(shop):
     assert (result.exit_code, result.stderr) == (0, "")
     assert cells_of(result.stdout)[-1] == ["sketches", "3", "15", "15"]
     assert result.stdout.endswith("Everything is as it was written.\n")
-    said = data_of(run("store", "check", shop, "--json"))
-    assert (said["sound"], said["findings"]) == (True, [])
-    assert said["tables"]["sketches"] == {"files": 3, "rows": 15, "blobs": 15}
+    info = data_of(run("store", "check", shop, "--json"))
+    assert (info["sound"], info["findings"]) == (True, [])
+    assert info["tables"]["sketches"] == {"files": 3, "rows": 15, "blobs": 15}
 
 
 def test_damage_is_found_and_told_with_exit_code_1(copy):
@@ -81,11 +80,9 @@ def test_damage_is_found_and_told_with_exit_code_1(copy):
 @pytest.fixture
 def long(tmp_path):
     """A store of a hundred batches, a minute each."""
-    store = Store(str(tmp_path / "long"))
-    store.prepare()
-    store.describe({"time_type": "timestamp", "name": "long", "queries": [], "monitors": [], "keep": None})
+    store = new_store(tmp_path / "long", name="long")
     for batch in range(100):
-        store.put("runs", batch, [run_row(batch, START + timedelta(minutes=batch))])
+        put_batch(store, batch, START + timedelta(minutes=batch), run=RUN)
     return store
 
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from cli_cases import assert_refused, run
 from patience import PATIENCE
+from store_builder import new_store
 
 from lately.core.errors import LatelyError
 from lately.demo.dashboard import DashboardServer
 from lately.demo.demo_run import Demo
-from lately.store import Store
 
 pytestmark = pytest.mark.usefixtures("wide_and_plain")
 
@@ -78,9 +78,7 @@ def test_leaving_no_trace():
 
 
 def test_a_port_that_somebody_takes_before_the_service_starts_is_no_trouble(tmp_path):
-    store = Store(str(tmp_path))
-    store.prepare()
-    store.describe({"name": "shop", "time_type": "timestamp", "queries": []})
+    store = new_store(tmp_path, name="shop")
     default, chosen = DashboardServer(), DashboardServer(0)
     chosen._chosen_port = chosen._port
     with socket.socket() as one, socket.socket() as two:

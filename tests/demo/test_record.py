@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 
 import pytest
+from store_builder import new_store, put_batch
 
 from lately.config import of
 from lately.demo.pipeline_file import FLOOD, FLOOD_SECONDS, pipeline_file
@@ -38,12 +39,11 @@ def record():
 
 @pytest.fixture
 def store(tmp_path):
-    made = Store(str(tmp_path))
+    made = new_store(tmp_path)
     sizes = [f"{what}_bytes" for what in ("state", "shipped", "monitor", "everything")]
     counts = ("rows", "counted", "late", "rejected", "sites", *sizes)
     for number in range(2):
-        row = {"batch": number, "seconds": 1.0, "began": datetime.now(UTC)} | dict.fromkeys(counts, 10)
-        made.put("runs", number, [row])
+        put_batch(made, number, None, run={"seconds": 1.0, "began": datetime.now(UTC)} | dict.fromkeys(counts, 10))
     return made
 
 

@@ -99,25 +99,26 @@ class Carrier:
         if self.flying or not self.has_begun():
             return
         truth = self.monitor.truth(self.joined)
-        for name, said in self.coordinator.announcements().items():
-            shown = said if not isinstance(said, FrequentKeys) else (said, {key: truth[name].get(key) for key in said.counts})
-            assert said.tolerates(truth[name]), f"{name}: announced {shown}, but it is {truth[name]}"
-            if not isinstance(said, FrequentKeys) and not said.awaited:  # without one that is awaited nobody can know
-                self.check_alarm(name, said, truth[name])
+        for name, announcement in self.coordinator.announcements().items():
+            lists_keys = isinstance(announcement, FrequentKeys)
+            shown = (announcement, {key: truth[name].get(key) for key in announcement.counts}) if lists_keys else announcement
+            assert announcement.tolerates(truth[name]), f"{name}: announced {shown}, but it is {truth[name]}"
+            if not lists_keys and not announcement.awaited:  # without one that is awaited nobody can know
+                self.check_alarm(name, announcement, truth[name])
 
-    def check_alarm(self, name, said, truth):
+    def check_alarm(self, name, announcement, truth):
         """Firing beyond the band around the line, not firing on its other side, and either inside of it."""
         query = self.monitor.queries[self.monitor.names.index(name)]
         if query.above is None and query.below is None:
-            assert said.alarm is None
+            assert announcement.alarm is None
         elif query.above is not None:
             margin = abs(query.above) * query.theta + 1e-9 * (1 + abs(truth))
-            assert said.alarm or truth <= query.above + margin, (name, said, truth)
-            assert not said.alarm or truth >= query.above - margin, (name, said, truth)
+            assert announcement.alarm or truth <= query.above + margin, (name, announcement, truth)
+            assert not announcement.alarm or truth >= query.above - margin, (name, announcement, truth)
         else:
             margin = abs(query.below) * query.theta + 1e-9 * (1 + abs(truth))
-            assert said.alarm or truth >= query.below - margin, (name, said, truth)
-            assert not said.alarm or truth <= query.below + margin, (name, said, truth)
+            assert announcement.alarm or truth >= query.below - margin, (name, announcement, truth)
+            assert not announcement.alarm or truth <= query.below + margin, (name, announcement, truth)
 
     def check_rest(self):
         """When everything is delivered, nobody waits for anybody."""
@@ -128,6 +129,7 @@ class Carrier:
             assert self.coordinator.sites == sorted(site.number for site in self.joined)
             for site in self.joined if self.monitor.scheme != "oracle" else ():  # an oracle never answers
                 assert site.state == State.WATCHING, site
-        for one in (self.coordinator, *self.sites.values()):
-            for inbox in [one._inbox] if hasattr(one, "_inbox") else [state.inbox for state in one._members.states.values()]:
+        for party in (self.coordinator, *self.sites.values()):
+            at_site = hasattr(party, "_inbox")
+            for inbox in [party._inbox] if at_site else [state.inbox for state in party._members.states.values()]:
                 assert inbox.waiting == 0

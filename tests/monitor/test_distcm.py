@@ -109,8 +109,8 @@ def test_sites_begin_empty_and_apart():
     sketch = lt.SimpleCountMin(window=100, eps=0.3, delta=0.3)
     sketch.update(["a"], [5])
     everywhere = DistributedCountMin(sketch)
-    one, other = everywhere.site(1), everywhere.site(2)
-    one.update(["b"], [6])
-    assert isinstance(one, CountMinSite)
-    assert other.sketch.total().value == 0
-    assert one.sketch.total().value == 1
+    first, second = everywhere.site(1), everywhere.site(2)
+    first.update(["b"], [6])
+    assert isinstance(first, CountMinSite)
+    assert second.sketch.total().value == 0
+    assert first.sketch.total().value == 1

@@ -42,8 +42,8 @@ class QueryState:
 
     def truth(self, number):
         twin = self.twins[number]
-        found = twin.frequencies(twin.now - twin.span) if twin.now is not None else {}
-        return np.array([found.get(int(key), 0) for key in KEYS])
+        counts = twin.frequencies(twin.now - twin.span) if twin.now is not None else {}
+        return np.array([counts.get(int(key), 0) for key in KEYS])
 
 
 def steps(rng, watched, count, heaviest):
@@ -75,11 +75,11 @@ def test_bounds_that_are_certain_hold_the_truth(kind, seed, sites, push, arrival
         exact = [watched.truth(number) for number in range(sites)]
         answers = [(watched.everywhere.counts(KEYS), sum(exact))]
         answers += [(place.sketch.counts(KEYS), truth) for place, truth in zip(watched.places, exact, strict=True)]
-        for found, truth in answers:
-            assert (found.low <= found.value).all()
-            assert (found.value <= found.high).all()
-            assert (truth <= found.high).all()
-            assert found.confidence < 1 or (found.low <= truth).all()
+        for bounds, truth in answers:
+            assert (bounds.low <= bounds.value).all()
+            assert (bounds.value <= bounds.high).all()
+            assert (truth <= bounds.high).all()
+            assert bounds.confidence < 1 or (bounds.low <= truth).all()
         for place, truth in zip(watched.places, exact, strict=True):
             assert truth.sum() in place.sketch.total()
 

@@ -224,32 +224,32 @@ def test_a_batch_may_be_longer_than_stamps():
 def stops(drift, batch_size, room):
     """After which events a run stops because the rows moved further than a room, which is then set anew."""
     drift.set_threshold(room)
-    found = []
+    events = []
     while reason := drift.run():
         assert reason == MOVED
-        found.append(int(drift._at[0]) - 1)
+        events.append(int(drift._at[0]) - 1)
         drift.set_threshold(room)
     assert drift._at[0] == batch_size
-    return found
+    return events
 
 
 def moves(norms, room):
     """The same, from the norms before the first event and after each."""
-    found, seen = [], norms[0]
+    events, seen = [], norms[0]
     for i, now in enumerate(norms[1:]):
         if ((now - seen) ** 2).sum() > room * room:
-            found.append(i)
+            events.append(i)
             seen = now
-    return found
+    return events
 
 
 @given(events, events, st.booleans(), st.sampled_from([0.0, 0.5, 1.0, 2.0, 5.0, 100.0]), st.booleans())
-def test_a_window_stops_at_the_very_event_that_moves_it_too_far(first, second, signed, room, told):
+def test_a_window_stops_at_the_very_event_that_moves_it_too_far(first, second, signed, room, take_changes):
     fast, slow = (Twin(WindowDrift(window_layout(signed))) for _ in range(2))
     for twin in (fast, slow):
         twin.begin(first)
         list(run(twin.drift))
-        if told:
+        if take_changes:
             twin.take_changes()
     norms = [slow.drift.norms()]
     for event in second:
@@ -342,10 +342,10 @@ def test_caps_and_floors_stop_a_run_at_the_very_event(seed):
         if over or below:
             expected.append((i, (CAP if over else 0) | (FLOOR if below else 0)))
     fast.begin(batch)
-    found = []
+    stops = []
     while reason := fast.drift.run():
-        found.append((fast.drift.position - 1, reason))
-    assert found == expected
+        stops.append((fast.drift.position - 1, reason))
+    assert stops == expected
 
 
 def test_a_floor_passed_while_rings_grow_is_not_forgotten():
@@ -372,17 +372,17 @@ def test_a_floor_passed_while_rings_grow_is_not_forgotten():
 @given(st.lists(st.one_of(signed_events, st.none()), min_size=1, max_size=6))
 def test_a_stream_drifts_as_worked_out_from_scratch(steps):
     drift = StreamDrift(Layout(3, 4, 7, True))
-    now, told = np.zeros(12, np.int64), np.zeros(12, np.int64)
+    now, reported = np.zeros(12, np.int64), np.zeros(12, np.int64)
     for batch in steps:
         if batch is None:
-            assert (drift.take_changes() == now - told).all()
-            told = now
+            assert (drift.take_changes() == now - reported).all()
+            reported = now
         else:
             hashes, counts = begin_stream(drift, batch)
             list(run(drift))
             now = now + drift.layout.sketch(hashes, counts)
         assert (drift.numbers == now).all()
-        expected = naive.rise_and_fall(now, told, 3, True)
+        expected = naive.rise_and_fall(now, reported, 3, True)
         assert drift.norms() == pytest.approx(expected, abs=1e-6)
         assert drift.norms() == pytest.approx(expected)
 
@@ -445,8 +445,8 @@ def check_followed(wave, now):
     for cell in range(wave.cells):
         values = {s: int(wave.since(np.array([cell], np.uint32), s).value[0]) for s in range(max(now - wave.span, 1), now + 2)}
         for since, value in values.items():
-            found, due = follow(wave, cell, since)
-            assert found == value
+            value_at, due = follow(wave, cell, since)
+            assert value_at == value
             if value == 0:
                 assert due == MAX_STAMP
             else:
@@ -473,6 +473,6 @@ def test_a_followed_counter_stays_as_it_is_until_it_is_due(arrivals, eps):
 
 @given(arrivals, arrivals)
 def test_a_merged_counter_can_be_followed_too(first, second):
-    (one, now), (other, later) = wave_of(first), wave_of(second)
+    (wave, now), (other_wave, later) = wave_of(first), wave_of(second)
     now = max(now, later)
-    check_followed(one.merged([other], [0, 0], max(now - one.span, 1)), now)
+    check_followed(wave.merged([other_wave], [0, 0], max(now - wave.span, 1)), now)

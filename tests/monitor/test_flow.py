@@ -74,8 +74,8 @@ def test_rows_in_time_are_counted():
     carrier = Carrier(monitor, range(3))
     for chunk in np.array_split(arrival, 60):
         for number in range(3):
-            mine = chunk[chunk % 3 == number]
-            carrier.update(number, keys[mine], times[mine])
+            of_site = chunk[chunk % 3 == number]
+            carrier.update(number, keys[of_site], times[of_site])
         carrier.settle()
         carrier.check_rest()
     assert [site.late for site in carrier.sites.values()] == [0, 0, 0]
@@ -119,20 +119,20 @@ def test_what_a_site_counts_is_what_came(kind, lateness, batches):
         streams[stream].take(keys, ticks)
         if advance:
             site.advance(now)
-            for one in streams:
-                one.pass_time(now)
+            for twin in streams:
+                twin.pass_time(now)
         if store:
             blob = site.to_bytes()
             site = monitor.restore(blob)
             assert site.to_bytes() == blob
-        assert site.late == sum(one.late for one in streams)
-        assert site._streams.clocks == [one.now for one in streams] or None in site._streams.clocks
-        for one, held in zip(streams, site._streams.buffers, strict=True):  # as few as must be
-            edge = -math.inf if one.now is None else one.now - lateness
-            assert sorted(held.ticks.tolist()) == sorted(tick for tick, _ in one.rows if tick > edge)
-        for channel, wanted in enumerate(counted(monitor, streams)):
-            if wanted is not None:
-                lows, highs = wanted
+        assert site.late == sum(twin.late for twin in streams)
+        assert site._streams.clocks == [twin.now for twin in streams] or None in site._streams.clocks
+        for twin, held in zip(streams, site._streams.buffers, strict=True):  # as few as must be
+            edge = -math.inf if twin.now is None else twin.now - lateness
+            assert sorted(held.ticks.tolist()) == sorted(tick for tick, _ in twin.rows if tick > edge)
+        for channel, bounds in enumerate(counted(monitor, streams)):
+            if bounds is not None:
+                lows, highs = bounds
                 numbers = site.drifts[channel].numbers
                 eps = monitor.layouts[channel].eps
                 assert (numbers >= np.floor(lows * (1 - eps))).all(), channel
@@ -228,8 +228,8 @@ def test_a_monitor_with_another_lateness_is_another_monitor():
 class Mortal(Carrier):
     """A carrier to some of whose sites, and from them, nothing is carried until they are back."""
 
-    def __init__(self, *given, **options):
-        super().__init__(*given, **options)
+    def __init__(self, *args, **options):
+        super().__init__(*args, **options)
         self.dead, self.kept = set(), []
 
     def send(self, up, messages):
@@ -274,15 +274,15 @@ def test_a_dead_site_does_not_mute_the_others(scheme):
             carrier.settle()
         if raised is None and carrier.coordinator["n"].alarm:
             raised = total
-    said = carrier.coordinator["n"]
+    announcement = carrier.coordinator["n"]
     assert total == 72_530
-    assert said.alarm
+    assert announcement.alarm
     assert raised <= 1.1 * 1000 * 1.1 + PATIENCE * 250
-    assert said.awaited == (2,) == tuple(carrier.coordinator.awaited)
-    assert said.low > 60_000
-    assert said.high == math.inf
-    assert said.oldest == 0
-    assert said.newest >= 280
+    assert announcement.awaited == (2,) == tuple(carrier.coordinator.awaited)
+    assert announcement.low > 60_000
+    assert announcement.high == math.inf
+    assert announcement.oldest == 0
+    assert announcement.newest >= 280
 
 
 def test_a_site_that_never_joins_does_not_mute_the_others():
@@ -293,12 +293,12 @@ def test_a_site_that_never_joins_does_not_mute_the_others():
         for number in (0, 1):
             carrier.update(number, [1] * 10, second)
         carrier.settle()
-        said = carrier.coordinator["n"]
-        assert said.alarm is not False, "nobody can know"
-    assert said.alarm
+        announcement = carrier.coordinator["n"]
+        assert announcement.alarm is not False, "nobody can know"
+    assert announcement.alarm
     assert carrier.coordinator["hot"].counts[1] >= 500
-    assert carrier.coordinator["hot"].awaited == said.awaited == (2,)
-    assert said.high == math.inf
+    assert carrier.coordinator["hot"].awaited == announcement.awaited == (2,)
+    assert announcement.high == math.inf
     carrier.update(2, [1] * 10, 100)
     carrier.settle()
     carrier.check_rest()
@@ -344,10 +344,10 @@ def test_what_cannot_be_proven_is_said_to_be_unknown():
     for _ in range(40):
         carrier.update(0, [1] * 20)
         carrier.settle()
-    said = carrier.coordinator["f2"]
-    assert (said.alarm, said.low, said.high, said.awaited) == (False, -math.inf, math.inf, (1,))
-    assert (said.oldest, said.newest) == (None, None)
-    assert said.value > 1000
+    announcement = carrier.coordinator["f2"]
+    assert (announcement.alarm, announcement.low, announcement.high, announcement.awaited) == (False, -math.inf, math.inf, (1,))
+    assert (announcement.oldest, announcement.newest) == (None, None)
+    assert announcement.value > 1000
     carrier.rise(1)
     carrier.settle()
     assert carrier.coordinator["f2"].alarm
@@ -401,8 +401,8 @@ def test_who_waits_says_little():
     for second in range(1, 2_000):
         carrier.update(0, [1], second)
         carrier.settle()
-    told = [message for message in carrier.log if isinstance(message, SketchUpdate) and message.unsolicited]
-    assert 20 < len(told) < 40 + math.log(2_000) / math.log(1.025)
+    updates = [message for message in carrier.log if isinstance(message, SketchUpdate) and message.unsolicited]
+    assert 20 < len(updates) < 40 + math.log(2_000) / math.log(1.025)
 
 
 def test_slow_messages_do_not_start_everything_over():
@@ -574,8 +574,8 @@ def test_states_that_were_stored_before_are_read():
     assert coordinator["hot"].counts == {"a": 13}
     assert coordinator._members.states[0].inbox.waiting == 1
     assert [site.state for site in sites] == ["waiting"] * 3
-    for thing in (coordinator, *sites):
-        assert monitor.restore(thing.to_bytes()).to_bytes() == thing.to_bytes()
+    for party in (coordinator, *sites):
+        assert monitor.restore(party.to_bytes()).to_bytes() == party.to_bytes()
 
 
 # -- any interleaving ------------------------------------------------------------------------------------------------------
@@ -697,50 +697,51 @@ class Fates(RuleBasedStateMachine):
         for number, site in self.carrier.sites.items():
             assert site.late == self.streams[number].late
         whole = not self.carrier.dead and not coordinator.awaited
-        for name, said in coordinator.announcements().items():
-            assert set(said.awaited) <= set(coordinator.awaited)
+        for name, announcement in coordinator.announcements().items():
+            assert set(announcement.awaited) <= set(coordinator.awaited)
             if name == "hot":
-                self.check_listed(said, living, whole)
+                self.check_listed(announcement, living, whole)
             elif name != "f2":
-                self.check_value(name, said, living, whole)
+                self.check_value(name, announcement, living, whole)
             if name == "f2":
                 measure = lambda keys: sum(count * count for count in keys.values())  # noqa: E731
-                self.check_alarm(said, 400, self.truth(living, measure), whole, spread=math.sqrt(max(len(living), 1)))
+                self.check_alarm(announcement, 400, self.truth(living, measure), whole, spread=math.sqrt(max(len(living), 1)))
 
-    def check_value(self, name, said, living, whole):
+    def check_value(self, name, announcement, living, whole):
         low, high = self.truth(living, MEASURES[name])
         if name == "seldom":  # firing where the same line, watched from the other side, would not be
-            opposite = dataclasses.replace(said, alarm=None if said.alarm is None else not said.alarm)
+            opposite = dataclasses.replace(announcement, alarm=None if announcement.alarm is None else not announcement.alarm)
             self.check_alarm(opposite, LINES[name], (low, high), whole)
         elif name in LINES:
-            self.check_alarm(said, LINES[name], (low, high), whole)
+            self.check_alarm(announcement, LINES[name], (low, high), whole)
         elif whole:
-            assert said.low <= high + 1e-6, (name, said, low, high)
-            assert low <= said.high + 1e-6, (name, said, low, high)
-        noticed = any(self.carrier.sites[number]._sequence for number in living) and self.carrier.dead <= set(said.awaited)
-        if said.awaited and name not in LINES and noticed:  # who dies unasked looks calm
-            assert said.low <= high + sum(self.truth([n], MEASURES[name])[1] for n in self.carrier.dead) + 1e-6
-            assert said.high == math.inf or not self.carrier.coordinator._is_blocked
+            assert announcement.low <= high + 1e-6, (name, announcement, low, high)
+            assert low <= announcement.high + 1e-6, (name, announcement, low, high)
+        awaited = set(announcement.awaited)
+        noticed = any(self.carrier.sites[number]._sequence for number in living) and self.carrier.dead <= awaited
+        if awaited and name not in LINES and noticed:  # who dies unasked looks calm
+            assert announcement.low <= high + sum(self.truth([n], MEASURES[name])[1] for n in self.carrier.dead) + 1e-6
+            assert announcement.high == math.inf or not self.carrier.coordinator._is_blocked
 
-    def check_alarm(self, said, line, truth, whole, spread=1.0):
+    def check_alarm(self, announcement, line, truth, whole, spread=1.0):
         """Raised in time by what the living have, dead sites or not; withdrawn in time where all is known."""
-        if not said.alarm and living_began(self.carrier):
-            assert truth[0] <= (1 + THETA) * line * (1 + 0.25 * THETA * spread) ** 2 + 1e-6, (said, truth)
-        if said.alarm and whole:
-            assert truth[1] >= (1 - THETA) * line - 1e-6, (said, truth)
+        if not announcement.alarm and living_began(self.carrier):
+            assert truth[0] <= (1 + THETA) * line * (1 + 0.25 * THETA * spread) ** 2 + 1e-6, (announcement, truth)
+        if announcement.alarm and whole:
+            assert truth[1] >= (1 - THETA) * line - 1e-6, (announcement, truth)
 
-    def check_listed(self, said, living, whole):
+    def check_listed(self, announcement, living, whole):
         for key in range(6):
             _, high = self.truth(living, lambda keys, key=key: keys[key])
-            if key in said.counts and whole:
-                assert high >= (1 - THETA) * 20 - 1e-6, (said, key)
+            if key in announcement.counts and whole:
+                assert high >= (1 - THETA) * 20 - 1e-6, (announcement, key)
 
     @invariant()
     def announcements_have_ages(self):
         if hasattr(self, "carrier"):
-            for said in self.carrier.coordinator.announcements().values():
-                assert (said.oldest is None) == (said.newest is None)
-                assert said.oldest is None or said.oldest <= said.newest <= self.now + 2
+            for announcement in self.carrier.coordinator.announcements().values():
+                assert (announcement.oldest is None) == (announcement.newest is None)
+                assert announcement.oldest is None or announcement.oldest <= announcement.newest <= self.now + 2
 
     def teardown(self):
         if hasattr(self, "carrier"):

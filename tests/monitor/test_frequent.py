@@ -60,11 +60,11 @@ class Exact:
         self.carrier.advance(self.now)
 
     def frequencies(self):
-        found = Counter()
+        counts = Counter()
         for number, site in self.carrier.sites.items():
             now = site._streams.clocks[0]
-            found.update(key for tick, key in self.events.get(number, []) if now is not None and tick > now - WINDOW)
-        return found
+            counts.update(key for tick, key in self.events.get(number, []) if now is not None and tick > now - WINDOW)
+        return counts
 
     @property
     def listed(self):
@@ -307,7 +307,7 @@ def test_the_last_leaver_leaves_an_empty_list():
 
 
 @pytest.mark.parametrize(
-    ("given", "match"),
+    ("parameters", "match"),
     [
         ({"tau": 0, "theta": 0.1}, r"tau=0.*at least 1"),
         ({"tau": True, "theta": 0.1}, "tau=True"),
@@ -315,9 +315,9 @@ def test_the_last_leaver_leaves_an_empty_list():
         ({"tau": 10, "theta": -0.1}, "theta=-0.1"),
     ],
 )
-def test_bad_parameters_are_refused(given, match):
+def test_bad_parameters_are_refused(parameters, match):
     with pytest.raises(lt.ParameterError, match=match):
-        Frequent(**given)
+        Frequent(**parameters)
 
 
 def test_one_list_to_a_monitor_over_ecm_sketches():

@@ -81,12 +81,12 @@ def test_who_is_awaited_can_be_seen():
     assert (coordinator.awaited, coordinator.sites, coordinator["skew"].value) == ([], [0, 1], 4)
 
 
-@pytest.mark.parametrize("thing", [b"abc", [], None, "x"])
-def test_only_messages_are_received(thing):
+@pytest.mark.parametrize("message", [b"abc", [], None, "x"])
+def test_only_messages_are_received(message):
     monitor = Monitor(AMS, SKEW)
-    for one in (monitor.site(0), monitor.coordinator([0])):
+    for receiver in (monitor.site(0), monitor.coordinator([0])):
         with pytest.raises(lt.InputError, match=r"expected a message, got a .*; decode\(\) bytes first"):
-            one.receive(thing)
+            receiver.receive(message)
 
 
 @pytest.mark.parametrize(

@@ -92,13 +92,13 @@ def of_kind(kind):
 any_message = st.sampled_from(list(CONTENT)).flatmap(of_kind)
 
 
-def content(thing):
+def content(value):
     """A message as plain values, to be compared."""
-    if dataclasses.is_dataclass(thing):
-        return type(thing), [content(getattr(thing, field.name)) for field in dataclasses.fields(thing)]
-    if isinstance(thing, np.ndarray):
-        return thing.dtype, thing.tolist()
-    return [content(part) for part in thing] if isinstance(thing, tuple) else (type(thing), thing)
+    if dataclasses.is_dataclass(value):
+        return type(value), [content(getattr(value, field.name)) for field in dataclasses.fields(value)]
+    if isinstance(value, np.ndarray):
+        return value.dtype, value.tolist()
+    return [content(part) for part in value] if isinstance(value, tuple) else (type(value), value)
 
 
 def test_every_kind_is_tested_and_keeps_its_number():

@@ -83,15 +83,15 @@ def bursts(draw):
 @st.composite
 def cancelling(draw):
     """One site inserts what another deletes; the drift of each is large, that of both nothing."""
-    one, other, what, where, size = draw(site), draw(site), draw(key), draw(stream), draw(st.integers(1, 12))
-    return [(one, what, 1, where), (other, what, -1, where)] * size
+    inserting, deleting, what, where, size = draw(site), draw(site), draw(key), draw(stream), draw(st.integers(1, 12))
+    return [(inserting, what, 1, where), (deleting, what, -1, where)] * size
 
 
 @st.composite
 def replacing(draw):
     """What comes at one site leaves the window at another."""
-    one, other, what, where, size = draw(site), draw(site), draw(key), draw(stream), draw(st.integers(1, 8))
-    return [(one, what, size, where), WINDOW - size, *([(other, what, 1, where), 1] * size)]
+    first, second, what, where, size = draw(site), draw(site), draw(key), draw(stream), draw(st.integers(1, 8))
+    return [(first, what, size, where), WINDOW - size, *([(second, what, 1, where), 1] * size)]
 
 
 @st.composite
@@ -104,8 +104,8 @@ def together(draw):
 @st.composite
 def there_and_back(draw):
     """Up over any threshold and down again, a few times."""
-    one, what, where, size = draw(site), draw(key), draw(stream), draw(st.integers(5, 12))
-    return [(one, what, size, where), WINDOW // 2, (one, what, -size, where), WINDOW] * draw(st.integers(1, 3))
+    number, what, where, size = draw(site), draw(key), draw(stream), draw(st.integers(5, 12))
+    return [(number, what, size, where), WINDOW // 2, (number, what, -size, where), WINDOW] * draw(st.integers(1, 3))
 
 
 silence = st.one_of(st.just([1]), st.integers(2, 2 * WINDOW).map(lambda ticks: [ticks]), st.just([1] * (WINDOW + 2)))
@@ -233,12 +233,12 @@ def test_only_time_passes(kind, scheme):
     for number, name in itertools.product(range(4), STREAMS):
         carrier.update(number, rng.integers(0, KEYS, WINDOW), 100 + np.arange(WINDOW), stream=name)
         carrier.settle()
-    said = len(carrier.log)
+    messages_before = len(carrier.log)
     for now in range(100 + WINDOW, 101 + 2 * WINDOW):
         carrier.advance(now)
         carrier.settle()
         carrier.check_rest()
-    assert len(carrier.log) > said
+    assert len(carrier.log) > messages_before
     assert all(value == 0 for value in carrier.monitor.truth(carrier.joined).values())
 
 
@@ -321,11 +321,11 @@ class Anything(RuleBasedStateMachine):
 
 def machine(kind, scheme, flush, **extra):
     name = f"{scheme}_{flush}_{kind}"
-    found = type(name, (Anything,), {"kind": kind, "scheme": scheme, "flush": flush, "extra": extra})
-    found.TestCase.settings = settings(
+    test_class = type(name, (Anything,), {"kind": kind, "scheme": scheme, "flush": flush, "extra": extra})
+    test_class.TestCase.settings = settings(
         max_examples=1_000 if SOAK else max(EXAMPLES // 3, 1), stateful_step_count=80 if SOAK else 30, deadline=None
     )
-    return found.TestCase
+    return test_class.TestCase
 
 
 TestFunctionalEcm = machine("ecm", "functional", "lazy", often=Frequent(tau=12, theta=0.2, stream="a"))

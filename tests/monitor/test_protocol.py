@@ -20,7 +20,7 @@ ECM = Ecm(window=100, eps=0.3, delta=0.3, seed=20_120_615)
 SCHEMES = ("functional", "geometric", "push", "ship", "oracle")
 
 
-def state_of(thing):
+def state_of(party):
     """All that a site or coordinator knows, to be compared before and after; Hypothesis's and NumPy's objects included."""
 
     def plain(value):
@@ -39,7 +39,7 @@ def state_of(thing):
         names = [n for cls in type(value).__mro__ for n in getattr(cls, "__slots__", ())] + list(getattr(value, "__dict__", ()))
         return type(value).__name__, {name: plain(getattr(value, name)) for name in names if hasattr(value, name)}
 
-    return plain(thing)
+    return plain(party)
 
 
 def started(scheme="functional", sites=3, queries=None, sketch=AMS, flush="lazy", keys=1000, **more):
@@ -136,15 +136,15 @@ def test_a_violation_is_first_balanced():
     assert seen.count("Balance") >= 2
     first = seen[: seen.index("Balance")]
     assert first == ["DriftReport", "DriftRequest", "DriftReport"], "one other site is asked first"
-    asked = [len(part) for part in "".join("a" if k == "DriftRequest" else " " for k in seen if k != "Balance").split()]
-    assert max(asked) <= 4
+    requests = [len(part) for part in "".join("a" if k == "DriftRequest" else " " for k in seen if k != "Balance").split()]
+    assert max(requests) <= 4
     assert carrier.coordinator.epoch > 1, "in the end it was told"
     carrier.check_rest()
 
 
 def test_balancing_asks_one_then_two_then_four():
     carrier = started("geometric", sites=8)
-    asked = []
+    requests = []
     for _ in range(60):
         for number in range(8):
             carrier.update(number, ["x"] * 5)
@@ -157,9 +157,9 @@ def test_balancing_asks_one_then_two_then_four():
         if kind == "DriftRequest":
             run += 1
         elif run:
-            asked.append(run)
+            requests.append(run)
             run = 0
-    assert asked[-3:] == [1, 2, 4]
+    assert requests[-3:] == [1, 2, 4]
 
 
 @pytest.mark.parametrize("flush", ["lazy", "eager"])
@@ -191,37 +191,37 @@ def site_centre(carrier, number, query):
 @pytest.mark.parametrize("scheme", ["functional", "geometric", "oracle"])
 def test_lazy_asks_fewer_sites_to_tell(scheme):
     """Everything happens at one site of six: lazily only that one tells."""
-    told = {}
+    sites = {}
     for flush in ("lazy", "eager"):
         carrier = started(scheme, 6, flush=flush)
         while carrier.coordinator.synchronisations["collecting"] < 3:
             carrier.update(1, ["x"] * 10)
             carrier.settle()
             carrier.check_rest()
-        told[flush] = [message.site for message in carrier.log if isinstance(message, m.SketchUpdate)]
-    assert set(told["lazy"]) == {1}
-    assert set(told["eager"]) == set(range(6))
+        sites[flush] = [message.site for message in carrier.log if isinstance(message, m.SketchUpdate)]
+    assert set(sites["lazy"]) == {1}
+    assert set(sites["eager"]) == set(range(6))
 
 
 def test_few_keys_are_told_verbatim():
     wide = FastAms(eps=0.1, delta=0.01, seed=20_120_615)
     site = Monitor(wide, SelfJoin(theta=0.5)).site(0)
-    told = site.update(["a", "b", "a"])[1]
-    (hashes, counts), size = told.changes[0], site.drifts[0].layout.size
+    update = site.update(["a", "b", "a"])[1]
+    (hashes, counts), size = update.changes[0], site.drifts[0].layout.size
     assert sorted(zip(hashes.tolist(), counts.tolist(), strict=True)) == sorted(
         zip(lt.core.keys.hash_keys(["a", "b"]).tolist(), [2, 1], strict=True)
     )
     many = Monitor(wide, SelfJoin(theta=0.5)).site(0).update(np.arange(10 * size))[1]
     assert many.changes[0].size == size
-    assert told.nbytes < 40 < many.nbytes
+    assert update.nbytes < 40 < many.nbytes
     sketched = m.SketchUpdate(0, 2, 0, (site.drifts[0].layout.sketch(hashes, counts),))
-    assert told.nbytes < sketched.nbytes
+    assert update.nbytes < sketched.nbytes
 
 
 def test_keys_that_cancel_are_not_told():
     site = Monitor(FastAms(eps=0.1, delta=0.01, seed=20_120_615), SelfJoin(theta=0.5)).site(0)
-    told = site.update(["a", "b", "a"], counts=[3, 1, -3])[1]
-    assert told.changes[0][1].tolist() == [1]
+    update = site.update(["a", "b", "a"], counts=[3, 1, -3])[1]
+    assert update.changes[0][1].tolist() == [1]
 
 
 def test_one_reference_serves_all_queries():
@@ -375,12 +375,12 @@ def test_duplicates_change_nothing(scheme):
 # -- what is refused -------------------------------------------------------------------------------------------------------
 
 
-def refused(thing, message, error, match):
+def refused(party, message, error, match):
     """It raises, and leaves no trace."""
-    before = state_of(thing)
+    before = state_of(party)
     with pytest.raises(error, match=match):
-        thing.receive(message)
-    assert state_of(thing) == before
+        party.receive(message)
+    assert state_of(party) == before
 
 
 def test_a_message_for_another_site():
@@ -461,10 +461,10 @@ def test_a_site_built_for_another_monitor(other):
 
 def test_range_sums_of_other_keys_are_other_monitors():
     """The keys of a RangeSum are not in its repr, and yet sites must agree on them."""
-    one, other = (Monitor(AMS, RangeSum(keys=keys, theta=0.5)) for keys in (range(3), range(4)))
-    assert one.fingerprint != other.fingerprint
+    first, second = (Monitor(AMS, RangeSum(keys=keys, theta=0.5)) for keys in (range(3), range(4)))
+    assert first.fingerprint != second.fingerprint
     weighted = Monitor(AMS, RangeSum(keys=range(3), weights=[1, 2, 3], theta=0.5))
-    assert one.fingerprint != weighted.fingerprint
+    assert first.fingerprint != weighted.fingerprint
 
 
 def test_numbers_of_another_size():
@@ -519,12 +519,12 @@ BAD = {
 
 @pytest.mark.parametrize("case", BAD)
 def test_bad_events_leave_no_trace(case):
-    sketch, given, match = BAD[case]
+    sketch, events, match = BAD[case]
     carrier = started(sketch=sketch, keys=20)
     site = carrier.sites[0]
     before = state_of(site)
     with pytest.raises(lt.LatelyError if hasattr(lt, "LatelyError") else Exception, match=match):
-        site.update(**given)
+        site.update(**events)
     assert state_of(site) == before
     carrier.check_rest()
 
@@ -572,11 +572,11 @@ def test_late_events_are_counted_as_late():
 
 
 def test_events_of_a_batch_are_put_in_order():
-    one, other = (Monitor(ECM, SelfJoin(theta=0.5)).site(0) for _ in range(2))
-    one.update(["a", "b", "c"], [300, 10, 200])
-    other.update(["b", "c", "a"], [10, 200, 300])
-    assert (one.drifts[0].numbers == other.drifts[0].numbers).all()
-    assert one.late == 0
+    first, second = (Monitor(ECM, SelfJoin(theta=0.5)).site(0) for _ in range(2))
+    first.update(["a", "b", "c"], [300, 10, 200])
+    second.update(["b", "c", "a"], [10, 200, 300])
+    assert (first.drifts[0].numbers == second.drifts[0].numbers).all()
+    assert first.late == 0
 
 
 # -- parameters -----------------------------------------------------------------------------------------------------------

@@ -28,19 +28,19 @@ def cells(monitor):
 
 @pytest.mark.parametrize("sketch", [ECM, AMS], ids=["ecm", "ams"])
 def test_two_monitors_have_different_hash_functions(sketch):
-    one, other = watch(sketch), watch(sketch)
-    assert one.seed != other.seed
-    assert cells(one) != cells(other)
-    assert one.fingerprint != other.fingerprint
-    assert DEFAULT_SEED not in (one.seed, other.seed)
+    first, second = watch(sketch), watch(sketch)
+    assert first.seed != second.seed
+    assert cells(first) != cells(second)
+    assert first.fingerprint != second.fingerprint
+    assert DEFAULT_SEED not in (first.seed, second.seed)
 
 
 @pytest.mark.parametrize("sketch", [ECM, AMS], ids=["ecm", "ams"])
 def test_a_seed_that_is_given_is_used(sketch):
-    one, other = (watch(replace(sketch, seed=7)) for _ in range(2))
-    assert one.seed == other.seed == 7
-    assert cells(one) == cells(other)
-    assert one.fingerprint == other.fingerprint
+    first, second = (watch(replace(sketch, seed=7)) for _ in range(2))
+    assert first.seed == second.seed == 7
+    assert cells(first) == cells(second)
+    assert first.fingerprint == second.fingerprint
 
 
 def test_sites_of_monitors_that_drew_their_own_do_not_mix():

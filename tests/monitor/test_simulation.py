@@ -86,9 +86,9 @@ def test_history_and_errors():
     errors = books.errors("skew")
     assert errors.shape == (len(books.history),)
     assert 0 < errors.max() < 0.3
-    event, name, said, truth, flying = books.history[-1]
+    event, name, announcement, truth, flying = books.history[-1]
     assert (event, name, flying) == (3_000, "skew", 0)
-    assert said.tolerates(truth)
+    assert announcement.tolerates(truth)
     assert books.errors("nothing").size == 0
 
 
@@ -97,8 +97,8 @@ def test_a_broken_promise_is_noticed(monkeypatch):
     monkeypatch.setattr("lately.monitor.site.Site._check_guards", lambda self: None)
     broken = run(step=1, events=zipf(300)).broken
     assert broken
-    event, name, said, truth, flying = broken[0]
-    assert not said.tolerates(truth)
+    event, name, announcement, truth, flying = broken[0]
+    assert not announcement.tolerates(truth)
     assert (name, flying) == ("skew", 0)
     assert 0 < event <= 300
 
@@ -142,8 +142,8 @@ def test_streams_counts_and_several_queries():
         assert books.broken == []
         tables = {name: np.zeros(20) for name in ("a", "b")}
         for name in tables:
-            mine = events["stream"] == name
-            np.add.at(tables[name], events["key"][mine], events["count"][mine])
+            in_stream = events["stream"] == name
+            np.add.at(tables[name], events["key"][in_stream], events["count"][in_stream])
         last = {name: truth for _, name, _, truth, _ in books.history[-3:]}
         norms = {name: np.linalg.norm(table) for name, table in tables.items()}
         assert last["join"] == pytest.approx(tables["a"] @ tables["b"], abs=0.2 * norms["a"] * norms["b"])
@@ -238,7 +238,7 @@ def test_negative_sites_are_refused():
 
 
 @pytest.mark.parametrize(
-    ("given", "match"),
+    ("options", "match"),
     [
         ({"step": 0}, "step=0 is not an integer of at least 1"),
         ({"step": 1.0}, r"step=1\.0"),
@@ -248,9 +248,9 @@ def test_negative_sites_are_refused():
         ({"loss": float("nan")}, "loss=nan"),
     ],
 )
-def test_bad_settings_are_refused(given, match):
+def test_bad_settings_are_refused(options, match):
     with pytest.raises(lt.ParameterError, match=match):
-        run(**given)
+        run(**options)
 
 
 def test_keys_of_any_kind():

@@ -111,12 +111,12 @@ class Network(Carrier):
                 p.inbox.waiting for p in self.coordinator._members.states.values()
             )
 
-    def again(self, thing):
-        blob = thing.to_bytes()
+    def again(self, party):
+        blob = party.to_bytes()
         twin = self.monitor.restore(blob)
         assert twin.to_bytes() == blob
         if self.moments.random() < 0.15:
-            assert facts(twin) == facts(thing)
+            assert facts(twin) == facts(party)
         return twin
 
     def play(self, script, share):
@@ -140,7 +140,7 @@ class Network(Carrier):
         self.swap()
         return self
 
-    def said(self):
+    def everything(self):
         """All that can be seen from outside, and all that is known inside."""
         everyone = [*self.sites.values(), *self.gone.values()]
         return {
@@ -221,7 +221,7 @@ steps = st.tuples(
 def test_restored_at_any_moment(kind, scheme, flush, script, share, seed, often):
     """What follows is what would have followed."""
     monitor = watch(kind, scheme, flush)
-    disturbed, undisturbed = (Network(monitor, seed, how).play(script, share).said() for how in (often, 0))
+    disturbed, undisturbed = (Network(monitor, seed, how).play(script, share).everything() for how in (often, 0))
     assert disturbed == undisturbed
 
 
@@ -251,7 +251,7 @@ def met():
 def test_restored_in_a_long_run(kind, scheme, flush, met):
     monitor = watch(kind, scheme, flush)
     networks = [Network(monitor, 3, how).play(long_script(70), 0.5) for how in (0.05, 0)]
-    assert networks[0].said() == networks[1].said()
+    assert networks[0].everything() == networks[1].everything()
     met[kind, scheme, flush] = networks[0].met
 
 
@@ -274,21 +274,21 @@ def test_restored_beyond_what_floats_and_stamps_hold():
     """Squares that are no longer exact, and stamps that must begin anew, go on from the very same bits."""
     monitor = Monitor(Ecm(window=1000, eps=0.3, delta=0.1, seed=20_120_615), SelfJoin(theta=0.3))
     rng = np.random.default_rng(4)
-    one, now, twins = monitor.site(0, birth=1), 0, []
+    undisturbed, now, twins = monitor.site(0, birth=1), 0, []
     coordinator = monitor.coordinator([0])
-    two = monitor.site(0, birth=1)
+    restored = monitor.site(0, birth=1)
     for step in range(60):
         now += 2**31 if step % 20 == 19 else int(rng.choice([1, 50, 400]))
         batch = rng.integers(0, 50, 20), now + np.sort(rng.integers(0, 30, 20)), rng.integers(1, 10**9, 20)
         now = int(batch[1][-1])
-        said = [site.update(*batch) for site in (one, two)]
-        while any(said):
-            assert [x.to_bytes() for x in said[0]] == [x.to_bytes() for x in said[1]]
-            replies = [reply for message in said[0] for reply in coordinator.receive(message)]
-            said = [[x for reply in replies for x in site.receive(reply)] for site in (one, two)]
-        assert facts(one) == facts(two)
-        twins.append(two)
-        two = monitor.restore(two.to_bytes())
+        messages = [site.update(*batch) for site in (undisturbed, restored)]
+        while any(messages):
+            assert [x.to_bytes() for x in messages[0]] == [x.to_bytes() for x in messages[1]]
+            replies = [reply for message in messages[0] for reply in coordinator.receive(message)]
+            messages = [[x for reply in replies for x in site.receive(reply)] for site in (undisturbed, restored)]
+        assert facts(undisturbed) == facts(restored)
+        twins.append(restored)
+        restored = monitor.restore(restored.to_bytes())
     assert max(site.drifts[0]._squares.max() for site in twins) > 2**53
     assert len({site.drifts[0]._origin for site in twins}) > 1
 
@@ -303,12 +303,12 @@ def test_messages_that_pass_as_objects_are_what_their_bytes_are(scheme):
         set(),
     )
     for step in range(120):
-        said = sites[step % SITES].update(np.arange(step % 7 + 1), stream="ab"[step % 2])
-        while said:
-            message = said.pop(0)
+        messages = sites[step % SITES].update(np.arange(step % 7 + 1), stream="ab"[step % 2])
+        while messages:
+            message = messages.pop(0)
             assert facts(vars_of(decode(message.to_bytes()))) == facts(vars_of(message)), message
             seen.add(type(message))
-            said += (sites[message.site] if message.to_site else coordinator).receive(message)
+            messages += (sites[message.site] if message.to_site else coordinator).receive(message)
     assert seen >= {m.SketchUpdate, m.Reference, m.DriftReport} | (
         {m.SafeFunctionReport, m.Quantum} if scheme == "functional" else {m.Balance}
     )
@@ -325,10 +325,10 @@ def test_keys_of_every_kind_are_kept():
     site, coordinator = monitor.site(0, birth=1), monitor.coordinator([0])
     keys = ["Grüße", "", b"\xff", ("a", 1), (("x", b"y"), -(2**63)), -1, 2**63 - 1]
 
-    def carry(said):
-        while said:
-            message = said.pop(0)
-            said += (site if message.to_site else coordinator).receive(message)
+    def carry(messages):
+        while messages:
+            message = messages.pop(0)
+            messages += (site if message.to_site else coordinator).receive(message)
 
     carry(site.advance(1))
     for key in keys:
@@ -368,11 +368,11 @@ def test_what_was_lost_is_replayed():
     coordinator, version = monitor.coordinator([0]), monitor.site(0, birth=7).to_bytes()
     for _ in range(2):
         site = monitor.restore(version)
-        said = site.update(np.arange(50) % 7, stream="a")
-        replies = [reply for message in said for reply in coordinator.receive(decode(message.to_bytes()))]
+        messages = site.update(np.arange(50) % 7, stream="a")
+        replies = [reply for message in messages for reply in coordinator.receive(decode(message.to_bytes()))]
     assert coordinator.sites == [0]
     assert replies == []
-    assert coordinator._members.states[0].inbox.repeated == len(said)
+    assert coordinator._members.states[0].inbox.repeated == len(messages)
 
 
 # -- what is refused -----------------------------------------------------------------------------------------------------
@@ -453,35 +453,35 @@ def test_forged_payloads_are_refused_or_work(specimens):
             for _ in range(rng.choice([1, 1, 2, 5])):
                 payload[rng.randrange(16, len(payload))] = rng.choice([0, 1, 0x7F, 0x80, 0xFF, rng.randrange(256)])
             try:
-                thing = monitor.restore(sealed(blob[5], bytes(payload)), limit=2**24)
+                party = monitor.restore(sealed(blob[5], bytes(payload)), limit=2**24)
             except lt.FormatError:
                 continue
             with np.errstate(all="ignore"):
-                use(thing)
+                use(party)
 
 
-def use(thing):
+def use(party):
     try:
-        if hasattr(thing, "drifts"):
-            timed = thing.monitor.window is not None
-            thing.update([1, 2, 3], 10**6 if timed else None, stream="a")
+        if hasattr(party, "drifts"):
+            timed = party.monitor.window is not None
+            party.update([1, 2, 3], 10**6 if timed else None, stream="a")
             if timed:
-                thing.advance(10**6 + 50)
-            thing.receive(m.UpdateRequest(thing.number, thing._inbox._next, thing._epoch))
+                party.advance(10**6 + 50)
+            party.receive(m.UpdateRequest(party.number, party._inbox._next, party._epoch))
         else:
-            thing.announcements()
-            for number in [*thing.sites, 2**48 - 2][-2:]:
-                thing.remove(number)
-        thing.to_bytes()
+            party.announcements()
+            for number in [*party.sites, 2**48 - 2][-2:]:
+                party.remove(number)
+        party.to_bytes()
     except (lt.InputError, lt.MergeError):
         pass
 
 
 def test_other_monitors_are_refused(specimens):
-    for (mine, blob), (other, _) in zip(specimens, specimens[3:], strict=False):
+    for (own, blob), (other, _) in zip(specimens, specimens[3:], strict=False):
         with pytest.raises(lt.MergeError, match=r"of another monitor than this one; build the Monitor\(…\) as it was"):
             other.restore(blob)
-        assert watch_alike(mine).restore(blob).to_bytes() == blob
+        assert watch_alike(own).restore(blob).to_bytes() == blob
 
 
 def watch_alike(monitor):
@@ -491,15 +491,15 @@ def watch_alike(monitor):
 
 def test_what_needs_its_monitor_says_so(tmp_path):
     monitor = watch("ecm")
-    for thing, name in ((monitor.site(1), "site"), (monitor.coordinator([1]), "coordinator")):
+    for party, name in ((monitor.site(1), "site"), (monitor.coordinator([1]), "coordinator")):
         with pytest.raises(lt.FormatError, match=rf"a {name} of a monitor.*Monitor.*restore\(data\)"):
-            lt.from_bytes(thing.to_bytes())
+            lt.from_bytes(party.to_bytes())
         file = tmp_path / name
-        file.write_bytes(thing.to_bytes())
-        told = CliRunner().invoke(cli.app, ["inspect", str(file)])
-        assert told.exit_code == 1
-        assert "restore(data)" in told.output
-        assert "Traceback" not in told.output
+        file.write_bytes(party.to_bytes())
+        result = CliRunner().invoke(cli.app, ["inspect", str(file)])
+        assert result.exit_code == 1
+        assert "restore(data)" in result.output
+        assert "Traceback" not in result.output
 
 
 def test_what_is_no_site_is_refused():

@@ -139,11 +139,11 @@ def test_bounds_hold_the_truth_as_often_as_they_say(kind, scheme):
         columns = events(draws[seed % 3], seed, timed=kind != "stream")
         history = simulate(columns, monitor, step=40).history
         steps = sorted({at for at, *_ in history})
-        for at, name, said, _, flying in history[: -len(queries)]:
+        for at, name, announcement, _, flying in history[: -len(queries)]:
             if at in (steps[len(steps) // 2], steps[-1]):
                 assert flying == 0
-                confidence[name] = said.confidence
-                outside[name, at] += true_value(queries[name], columns, at, monitor.window) not in said
+                confidence[name] = announcement.confidence
+                outside[name, at] += true_value(queries[name], columns, at, monitor.window) not in announcement
     for (name, _), failed in outside.items():
         assert failed <= allowed(1 - confidence[name], seeds), name
         assert (confidence[name] == 1) == isinstance(queries[name], Count)
@@ -154,11 +154,12 @@ def test_bounds_are_of_some_use(kind):
     """A tracked value is bounded on both sides where it is skewed, an alarm on the side that it is about."""
     queries, monitor = watching(kind, "functional", 4)
     columns = events(skewed, 4, timed=kind != "stream", size=3_000)
-    for name, said in {name: said for _, name, said, _, _ in simulate(columns, monitor, step=300).history}.items():
+    history = simulate(columns, monitor, step=300).history
+    for name, announcement in {name: last for _, name, last, _, _ in history}.items():
         if queries[name].above is None:
-            assert -math.inf < said.low <= said.value <= said.high < math.inf, name
+            assert -math.inf < announcement.low <= announcement.value <= announcement.high < math.inf, name
         else:
-            assert said.low > -math.inf if said.alarm else said.high < math.inf, name
+            assert announcement.low > -math.inf if announcement.alarm else announcement.high < math.inf, name
 
 
 def test_many_keys_that_collide_are_no_self_join():
@@ -166,12 +167,12 @@ def test_many_keys_that_collide_are_no_self_join():
     keys = np.arange(11_000) % 10_000
     columns = {"key": keys, "site": keys % 3, "time": np.sort(keys % 500)}
     monitor = Monitor(Ecm(window=1_000, eps=0.1, delta=0.1, seed=1), {"f2": SelfJoin(theta=0.1)})
-    said = simulate(columns, monitor, step=500).history[-1][2]
+    announcement = simulate(columns, monitor, step=500).history[-1][2]
     truth = 9_000 + 1_000 * 4
-    assert said.value > 100 * truth
-    assert truth in said
-    assert said.low <= truth
-    assert not said.tolerates(truth)
+    assert announcement.value > 100 * truth
+    assert truth in announcement
+    assert announcement.low <= truth
+    assert not announcement.tolerates(truth)
 
 
 def test_alarms_say_what_is_proven():
@@ -179,11 +180,11 @@ def test_alarms_say_what_is_proven():
     columns = {"key": np.zeros(60, int), "site": np.arange(60) % 3, "time": np.arange(60)}
     monitor = Monitor(Ecm(window=1_000, eps=0.1, delta=0.1, seed=1), {"f2": SelfJoin(above=1_000, theta=0.1)})
     history = simulate(columns, monitor, step=1).history
-    for at, _, said, _, _ in history:
-        if not math.isnan(said.value):
-            assert (said.high == math.inf) == said.alarm
-            assert said.alarm or said.low == 0
-            assert at * at in said
+    for at, _, announcement, _, _ in history:
+        if not math.isnan(announcement.value):
+            assert (announcement.high == math.inf) == announcement.alarm
+            assert announcement.alarm or announcement.low == 0
+            assert at * at in announcement
 
 
 def test_a_coordinator_stored_by_an_earlier_version_gets_its_bounds(monkeypatch):
@@ -195,10 +196,10 @@ def test_a_coordinator_stored_by_an_earlier_version_gets_its_bounds(monkeypatch)
         carrier.settle()
 
     def as_it_was(self, out):
-        said = self.announcement
-        for number in (said.value, *said.tolerance):
+        announcement = self.announcement
+        for number in (announcement.value, *announcement.tolerance):
             out.f64(number)
-        out.u8(2 if said.alarm is None else said.alarm)
+        out.u8(2 if announcement.alarm is None else announcement.alarm)
         self.region.write(out)
         out.varint(self.subround)
 
@@ -231,11 +232,11 @@ def test_distcm_holds_the_truth(kind):
     for seed in range(SEEDS):
         monitor = DistributedCountMin(kind(window=WINDOW, eps=0.25, delta=0.2, seed=seed), push=0.02)
         columns = events(draws[seed % 3], seed, timed=True, stream=False)
-        at, _, said, estimate, _ = simulate(columns, monitor, step=30).history[-1]
-        assert said.tolerates(estimate)
-        outside += true_value(SelfJoin(theta=0.1), columns, at, monitor.coordinator([0])._template.window) not in said
-        assert said.confidence == (0.8 if kind is lt.PerfectCountMin else 1.0)
-    assert outside <= allowed(1 - said.confidence, SEEDS)
+        at, _, announcement, estimate, _ = simulate(columns, monitor, step=30).history[-1]
+        assert announcement.tolerates(estimate)
+        outside += true_value(SelfJoin(theta=0.1), columns, at, monitor.coordinator([0])._template.window) not in announcement
+        assert announcement.confidence == (0.8 if kind is lt.PerfectCountMin else 1.0)
+    assert outside <= allowed(1 - announcement.confidence, SEEDS)
 
 
 # -- bounds alone ----------------------------------------------------------------------------------------------------------

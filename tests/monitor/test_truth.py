@@ -44,9 +44,9 @@ def test_over_a_window_theta_and_eps_hold_against_the_truth(sketch, scheme):
         columns, times = events(seed)
         watch = Monitor(sketch(window=window, eps=eps, delta=delta, seed=seed), {"f2": SelfJoin(theta=theta)}, scheme=scheme)
         done = simulate(columns | {"time": times}, watch, step=50)
-        at, _, said, _, _ = done.history[-1]
+        at, _, announcement, _, _ = done.history[-1]
         inside = columns["key"][:at][times[:at] >= times[at - 1] - window]
         truth, arrivals = second_moment(inside), inside.size
         off = eps * arrivals**2 if sketch is Ecm else eps / 2 * (2 * truth + arrivals**2 / watch.layouts[0].width)
-        failed += not (1 - theta) * (truth - off) <= said.value <= (1 + theta) * (truth + off)
+        failed += not (1 - theta) * (truth - off) <= announcement.value <= (1 + theta) * (truth + off)
     assert failed / SEEDS <= delta + SLACK

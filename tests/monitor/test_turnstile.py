@@ -32,15 +32,15 @@ def weights(draw):
 batches = st.lists(st.tuples(st.integers(0, KEYS - 1), weights()), min_size=1, max_size=12)
 
 
-def exact_squares(numbers, told, layout):
+def exact_squares(numbers, reported, layout):
     """The sums of squares of what rose and of what fell in each row."""
-    drift = [int(now) - int(then) for now, then in zip(numbers, told, strict=True)]
+    drift = [int(now) - int(then) for now, then in zip(numbers, reported, strict=True)]
     rows = [drift[row * layout.width : (row + 1) * layout.width] for row in range(layout.rows)]
     return [[sum(x * x for x in row if x > 0) for row in rows], [sum(x * x for x in row if x < 0) for row in rows]]
 
 
-def check_norms(drift, told):
-    rose, fell = exact_squares(drift.numbers, told, drift.layout)
+def check_norms(drift, reported):
+    rose, fell = exact_squares(drift.numbers, reported, drift.layout)
     lines = [[up + down for up, down in zip(rose, fell, strict=True)]] if drift.layout.signed else [rose, fell]
     for line, norms in zip(lines, drift.norms().tolist(), strict=True):
         assert norms == pytest.approx([math.sqrt(square) for square in line], rel=1e-14, abs=0)
@@ -50,16 +50,16 @@ def check_norms(drift, told):
 def test_norms_of_a_stream_lose_nothing(steps):
     drift = StreamDrift(Layout(3, 4, 7, True))
     drift.set_threshold(math.inf)
-    told = np.zeros(drift.layout.size, np.int64)
+    reported = np.zeros(drift.layout.size, np.int64)
     for batch in steps:
         if batch is None:
             drift.take_changes()
-            told = drift.numbers.copy()
+            reported = drift.numbers.copy()
             continue
         events = [(key, weight) for key, both in batch for weight in both]
         drift.begin(HASHES[[key for key, _ in events]], None, np.array([weight for _, weight in events]))
         assert drift.run() == 0
-        check_norms(drift, told)
+        check_norms(drift, reported)
 
 
 @pytest.mark.parametrize("signed", [False, True])
@@ -68,20 +68,20 @@ def test_norms_over_a_window_lose_nothing(signed, events, cut):
     """Huge counts leave the window; what is left is small."""
     drift = WindowDrift(Layout(3, 4, 7, signed, Window.of(40), 0.3))
     drift.set_threshold(math.inf)
-    told, now = np.zeros(drift.layout.size, np.int64), 100
+    reported, now = np.zeros(drift.layout.size, np.int64), 100
     for number, (key, weight, gap) in enumerate(events):
         now += gap
         drift.begin(HASHES[[key, key]], np.array([now, now]), np.array([weight, 3]))
         assert drift.run() == 0
-        check_norms(drift, told)
+        check_norms(drift, reported)
         if number == cut:
             drift.take_changes()
-            told = drift.numbers.copy()
+            reported = drift.numbers.copy()
     for _ in range(6):
         now += 11
         drift.advance(now)
         assert drift.run() == 0
-        check_norms(drift, told)
+        check_norms(drift, reported)
 
 
 @pytest.mark.parametrize("weight", [2**62, 2**61 + 12_345, 2**53 + 1])
@@ -104,15 +104,15 @@ def test_a_run_stops_where_rows_have_moved_too_far_however_batches_are_cut(event
     for parts in ((slice(0, None),), (slice(0, cut), slice(cut, None)), tuple(slice(i, i + 1) for i in range(len(events)))):
         drift = StreamDrift(Layout(3, 4, 7, True))
         drift.set_threshold(20.0)
-        found, done = [], 0
+        stops_of_parts, done = [], 0
         for part in parts:
             if keys[part].size:
                 drift.begin(keys[part], None, counts[part])
                 while drift.run():
-                    found.append(done + int(drift._at[0]))
+                    stops_of_parts.append(done + int(drift._at[0]))
                     drift.set_threshold(20.0)
                 done += keys[part].size
-        stops.append(found)
+        stops.append(stops_of_parts)
     assert stops[0] == stops[1] == stops[2]
     numbers, seen, expected = [0] * 12, [0.0] * 3, []
     for at, (key, count) in enumerate(zip(keys, counts.tolist(), strict=True), 1):
@@ -154,8 +154,8 @@ def test_the_promise_is_kept_with_huge_weights(scheme, flush, data):
                 events.append((where, key, weight))
         carrier.settle()
         truth = estimates(monitor, events)
-        for name, said in carrier.coordinator.announcements().items():
-            assert said.tolerates(truth[name]), f"{name}: announced {said}, but it is {truth[name]}"
+        for name, announcement in carrier.coordinator.announcements().items():
+            assert announcement.tolerates(truth[name]), f"{name}: announced {announcement}, but it is {truth[name]}"
 
 
 @pytest.mark.parametrize("seed", range(6))

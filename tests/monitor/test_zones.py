@@ -53,14 +53,14 @@ def somewhere(zone, seed, scale=10.0, low=0.0):
     """A few drifts: in all rows, in one, near each edge, and far away."""
     rng = np.random.default_rng(seed)
     shape = nowhere(zone).shape
-    found = [rng.uniform(low, 1, shape) * scale * 10.0 ** rng.uniform(-3, 3) for _ in range(6)]
-    found += [rng.uniform(low, 1, shape) * 10.0 ** rng.uniform(-4, 4, (shape[0], 1)) for _ in range(6)]
-    found += [found[0] * (rng.random(shape) < 0.3), nowhere(zone)]
+    drifts = [rng.uniform(low, 1, shape) * scale * 10.0 ** rng.uniform(-3, 3) for _ in range(6)]
+    drifts += [rng.uniform(low, 1, shape) * 10.0 ** rng.uniform(-4, 4, (shape[0], 1)) for _ in range(6)]
+    drifts += [drifts[0] * (rng.random(shape) < 0.3), nowhere(zone)]
     edges = np.array([naive.row_break(zone.form, row, np.zeros(shape[1]))[1] for row in zone.rows])
     edges = np.where(np.isfinite(edges), edges, 1.0)
-    found += [edges * rng.uniform(0.8, 1.2, (shape[0], 1)) for _ in range(4)]
-    found += [edges * (rng.random((shape[0], 1)) < 0.5) * 1.01, edges * 0.999]
-    return found if low < 0 else [np.maximum(points, 0) for points in found]
+    drifts += [edges * rng.uniform(0.8, 1.2, (shape[0], 1)) for _ in range(4)]
+    drifts += [edges * (rng.random((shape[0], 1)) < 0.5) * 1.01, edges * 0.999]
+    return drifts if low < 0 else [np.maximum(points, 0) for points in drifts]
 
 
 # -- one row -----------------------------------------------------------------------------------------------------------
@@ -68,25 +68,25 @@ def somewhere(zone, seed, scale=10.0, low=0.0):
 
 @given(wide, wide, wide)
 def test_the_distance_to_a_hyperbola_is_what_a_search_finds(alpha, beta, tau):
-    found, expected = hyperbola_distance(alpha, beta, tau), naive.hyperbola_distance(alpha, beta, tau)
+    distance, expected = hyperbola_distance(alpha, beta, tau), naive.hyperbola_distance(alpha, beta, tau)
     scale = abs(alpha) + abs(beta) + math.sqrt(abs(tau))
-    assert found == pytest.approx(expected, rel=1e-6, abs=1e-9 * scale)
+    assert distance == pytest.approx(expected, rel=1e-6, abs=1e-9 * scale)
 
 
 @given(wide, wide, wide, st.sampled_from([1e-9, 1e9]))
 def test_the_distance_to_a_hyperbola_does_not_depend_on_the_unit(alpha, beta, tau, unit):
-    found = hyperbola_distance(alpha * unit, beta * unit, tau * unit * unit)
-    assert found == pytest.approx(
+    distance = hyperbola_distance(alpha * unit, beta * unit, tau * unit * unit)
+    assert distance == pytest.approx(
         unit * hyperbola_distance(alpha, beta, tau), rel=1e-6, abs=1e-9 * unit * (abs(alpha) + abs(beta))
     )
 
 
 @given(wide, wide, wide)
 def test_the_distance_to_a_hyperbola_is_symmetric(alpha, beta, tau):
-    found = hyperbola_distance(alpha, beta, tau)
+    distance = hyperbola_distance(alpha, beta, tau)
     near = 1e-9 * (abs(alpha) + abs(beta) + math.sqrt(abs(tau)))
     for twin in ((beta, alpha, tau), (-alpha, -beta, tau), (alpha, -beta, -tau), (-beta, alpha, -tau)):
-        assert hyperbola_distance(*twin) == pytest.approx(found, rel=1e-6, abs=near)
+        assert hyperbola_distance(*twin) == pytest.approx(distance, rel=1e-6, abs=near)
 
 
 def test_a_product_of_nothing_is_two_straight_lines():
@@ -124,17 +124,17 @@ def test_a_very_steep_part_of_a_hyperbola_is_not_further_than_it_is():
 @given(zones(), seeds)
 def test_the_distance_is_what_a_search_over_all_sets_of_rows_finds(zone, seed):
     points = np.random.default_rng(seed).choice([0.0, 1.0, 5.0, 30.0, -2.0], nowhere(zone).shape)
-    found = zone.distance(points)
+    distance = zone.distance(points)
     expected, place = naive.zone_break(zone.form, zone.rows, zone.quorum, points)
     if math.isinf(expected):
-        assert found > 1e20
+        assert distance > 1e20
         return
-    assert found == pytest.approx(expected, rel=1e-5, abs=1e-6)
+    assert distance == pytest.approx(expected, rel=1e-5, abs=1e-6)
     # just beyond the place that was found too few rows hold; nearer, everywhere, enough
-    if found > 1e-6:
-        beyond = place + 1e-4 * (1 + found) * uphill(zone, place)
+    if distance > 1e-6:
+        beyond = place + 1e-4 * (1 + distance) * uphill(zone, place)
         assert naive.zone_break(zone.form, zone.rows, zone.quorum, beyond)[0] == 0
-        for nearer in in_ball(points, found * (1 - 1e-6), seed):
+        for nearer in in_ball(points, distance * (1 - 1e-6), seed):
             assert holds(zone, nearer)
         assert holds(zone, points + (place - points) * (1 - 1e-4))
 

@@ -34,13 +34,13 @@ NAMES = ("chromium", "chromium-browser", "google-chrome")
 def chromium() -> str:
     """Where Chromium is; Debian's is installed if it is missing and we may."""
     for name in NAMES:
-        if found := shutil.which(name):
-            return found
+        if executable := shutil.which(name):
+            return executable
     if os.geteuid() == 0 and shutil.which("apt-get"):
         subprocess.run(["apt-get", "update", "-qq"], check=True, capture_output=True)
         subprocess.run(["apt-get", "install", "-y", "-qq", "chromium"], check=True, capture_output=True)
-        if found := shutil.which("chromium"):
-            return found
+        if executable := shutil.which("chromium"):
+            return executable
     raise RuntimeError("the page is tested in a real browser and there is none; install it: apt-get install chromium")
 
 
@@ -78,13 +78,13 @@ class Browser:
 
     def _address(self) -> str:
         """The browser writes where it listens into a file, as soon as it does."""
-        told = Path(self._folder, "DevToolsActivePort")
+        port_file = Path(self._folder, "DevToolsActivePort")
 
         def lines() -> list[str] | None:
             if self._process.poll() is not None:
                 raise RuntimeError(f"Chromium ended at once, with {self._process.returncode}")
-            found = told.read_text().splitlines() if told.exists() else []
-            return found if len(found) == 2 else None
+            parts = port_file.read_text().splitlines() if port_file.exists() else []
+            return parts if len(parts) == 2 else None
 
         port, path = wait_until(lines, lambda: "Chromium has not started")
         return f"ws://127.0.0.1:{port}{path}"
@@ -97,14 +97,14 @@ class Browser:
             message["sessionId"] = self._session
         self._socket.send(json.dumps(message))
         while True:
-            said = json.loads(self._socket.recv(timeout=PATIENCE))
-            if said.get("id") == self._asked:
-                if "error" in said:
-                    raise RuntimeError(f"{method}: {said['error']['message']}")
-                result: dict[str, Any] = said["result"]
+            incoming = json.loads(self._socket.recv(timeout=PATIENCE))
+            if incoming.get("id") == self._asked:
+                if "error" in incoming:
+                    raise RuntimeError(f"{method}: {incoming['error']['message']}")
+                result: dict[str, Any] = incoming["result"]
                 return result
-            if "method" in said:
-                self.events.append(said)
+            if "method" in incoming:
+                self.events.append(incoming)
 
     def open(self, url: str) -> None:
         """Go to a page. The one before is gone then; whether the new one is ready is for ``wait`` to say."""
@@ -144,11 +144,11 @@ class Browser:
 
     def run(self, script: str) -> Any:
         """The value of an expression in the page."""
-        said = self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
-        if "exceptionDetails" in said:
-            details = said["exceptionDetails"]
+        response = self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
+        if "exceptionDetails" in response:
+            details = response["exceptionDetails"]
             raise RuntimeError(f"{script}: {details.get('exception', {}).get('description', details['text'])}")
-        return said["result"].get("value")
+        return response["result"].get("value")
 
     def wait(self, script: str) -> Any:
         """The value of an expression once it is true; a page that is not ready yet is asked again."""
@@ -234,17 +234,17 @@ class Browser:
     def problems(self) -> list[str]:
         """What the page complained about: errors, warnings, broken promises, what the security policy refused."""
         self.run("0")  # so that what came since is read
-        found = []
+        complaints = []
         for event in self.events:
-            told = event.get("params", {})
+            params = event.get("params", {})
             if event["method"] == "Runtime.exceptionThrown":
-                details = told["exceptionDetails"]
-                found.append(details.get("exception", {}).get("description", details["text"]))
-            elif event["method"] == "Log.entryAdded" and told["entry"]["level"] in ("error", "warning"):
-                found.append(f"{told['entry']['text']} {told['entry'].get('url', '')}")
-            elif event["method"] == "Runtime.consoleAPICalled" and told["type"] in ("error", "warning", "assert"):
-                found.append(" ".join(str(one.get("value", one.get("description"))) for one in told["args"]))
-        return found
+                details = params["exceptionDetails"]
+                complaints.append(details.get("exception", {}).get("description", details["text"]))
+            elif event["method"] == "Log.entryAdded" and params["entry"]["level"] in ("error", "warning"):
+                complaints.append(f"{params['entry']['text']} {params['entry'].get('url', '')}")
+            elif event["method"] == "Runtime.consoleAPICalled" and params["type"] in ("error", "warning", "assert"):
+                complaints.append(" ".join(str(one.get("value", one.get("description"))) for one in params["args"]))
+        return complaints
 
     def requests(self) -> list[str]:
         """Every address that the page asked for."""

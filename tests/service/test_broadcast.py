@@ -9,6 +9,7 @@ import pytest
 import stores
 from patience import PATIENCE, wait_until
 from serving import serving
+from store_builder import NOON, RUN, put_batch, put_sketches
 
 from lately.service.broadcast import _MAX_CLIENTS, _MAX_WAITING, Broadcaster
 from lately.service.metrics import Metrics
@@ -22,7 +23,7 @@ def store(tmp_path):
 
 def events(answer, count):
     """The next events of a stream, as (event, id, data)."""
-    found, fields = [], {}
+    received, fields = [], {}
     for line in answer.iter_lines():
         if line.startswith(":"):
             continue
@@ -31,18 +32,18 @@ def events(answer, count):
             fields[name] = value
             continue
         if "event" in fields:
-            found.append((fields["event"], fields.get("id"), json.loads(fields["data"])))
+            received.append((fields["event"], fields.get("id"), json.loads(fields["data"])))
         fields = {}
-        if len(found) == count:
-            return found
-    return found
+        if len(received) == count:
+            return received
+    return received
 
 
 def test_a_batch_and_its_alert_are_pushed(store):
     with serving(store.path) as client, client.stream("GET", "/api/stream") as answer:
         assert answer.headers["content-type"] == "text/event-stream; charset=utf-8"
         assert answer.headers["x-accel-buffering"] == "no"
-        threading.Timer(0.3, stores.put_batch, [store, 3, [stores.alert(3, "firing", 150.0)]]).start()
+        threading.Timer(0.3, stores.put_shop_batch, [store, 3, [stores.alert("firing", 150.0)]]).start()
         alert, batch = events(answer, 2)
         assert (alert[:2], alert[2]["monitor"], alert[2]["state"]) == (("alert", None), "attack", "firing")
         assert batch[:2] == ("batch", "3")
@@ -63,7 +64,7 @@ def test_a_client_that_reconnects_receives_what_it_missed(store):
         with client.stream("GET", "/api/stream", headers={"last-event-id": "99"}) as answer:  # of another run
             assert [number for _, number, _ in events(answer, 2)] == [None, "2"]
         with client.stream("GET", "/api/stream", headers={"last-event-id": "2"}) as answer:
-            stores.put_batch(store, 3)
+            stores.put_shop_batch(store, 3)
             assert [number for _, number, _ in events(answer, 1)] == ["3"]
         for odd in ("nonsense", "-1", "٣", "", "9" * 40):
             with client.stream("GET", "/api/stream", headers={"last-event-id": odd.encode()}) as answer:
@@ -75,7 +76,7 @@ def test_a_batch_that_is_run_again_is_sent_again(store):
         lines = answer.iter_lines()
         assert next(lines).startswith("retry: ")
         store.clear(2)
-        store.put("runs", 2, [stores.run(2, seconds=9.0)])
+        put_batch(store, 2, NOON, run=RUN | {"seconds": 9.0})
         while not (line := next(lines)).startswith("data: "):
             pass
         assert json.loads(line.removeprefix("data: "))["seconds"] == 9.0
@@ -83,8 +84,8 @@ def test_a_batch_that_is_run_again_is_sent_again(store):
 
 def test_answers_follow_the_store(store):
     with serving(store.path) as client:
-        stores.put_sketches(store, 3, stores.NOON, ["paris"])
-        stores.put_batch(store, 3)
+        put_sketches(store, 3, NOON, stores.shop_sketches(["paris"]))
+        stores.put_shop_batch(store, 3)
         wait_until(lambda: client.get("/api/health").json()["batch"] == 3)
         assert client.get("/api/about").json()["sites"] == ["lima", "paris"]
         assert client.get("/api/count?key=/").json()["estimate"]["value"] == 1
@@ -93,8 +94,8 @@ def test_answers_follow_the_store(store):
 def test_the_server_stops_while_clients_are_connected(store):
     with httpx.Client(trust_env=False, timeout=PATIENCE) as listener:
         with serving(store.path) as client:
-            asked = listener.build_request("GET", client.base_url.join("/api/stream"))
-            answers = [listener.send(asked, stream=True) for _ in range(3)]
+            request = listener.build_request("GET", client.base_url.join("/api/stream"))
+            answers = [listener.send(request, stream=True) for _ in range(3)]
             lines = [answer.iter_lines() for answer in answers]
             assert {next(stream) for stream in lines} == {"retry: 2000"}
         assert [list(stream) for stream in lines] == [[""]] * 3
@@ -130,7 +131,7 @@ def test_pings_and_clients_that_do_not_read(store):
         receiving = asyncio.create_task(receive())
         await asyncio.sleep(0)
         for batch in range(3, 3 + _MAX_WAITING + 2):  # more than may wait for a client that does not read
-            store.put("runs", batch, [stores.run(batch)])
+            put_batch(store, batch, NOON, run=RUN)
         async with asyncio.timeout(PATIENCE):
             while not any(b"id: 260" in frame for frame in received):
                 await asyncio.sleep(0.02)

@@ -8,6 +8,7 @@ import stores
 from patience import wait_until
 from pydantic import TypeAdapter
 from serving import serving
+from store_builder import RUN, new_store
 
 from lately.core.json_encoding import read_json, to_json
 from lately.service.app import ROUTES
@@ -19,10 +20,10 @@ NOON = "2026-01-01T12:00:00Z"
 
 def get(client, path, **params):
     """A response; one that is being prepared, as kernels may have to be compiled first, is requested again."""
-    found = wait_until(lambda: (answer := client.get(f"/api/{path}", params=params)).status_code != 503 and answer, pause=0.5)
-    assert found.status_code == 200, found.text
-    assert found.headers["content-type"] == "application/json"
-    return found.json()
+    response = wait_until(lambda: (reply := client.get(f"/api/{path}", params=params)).status_code != 503 and reply, pause=0.5)
+    assert response.status_code == 200, response.text
+    assert response.headers["content-type"] == "application/json"
+    return response.json()
 
 
 def truth(oldest=60, newest=0, sites=tuple(stores.EVENTS)):
@@ -41,16 +42,16 @@ def assert_about(estimate, true):
 
 @pytest.mark.parametrize("key", ["/", "/cart", "/pay", "/nowhere", "", "ä 日 \U0001f600"])
 def test_count_of_a_key(shop, key):
-    found = get(shop, "count", key=key)
-    assert (found["key"], found["asof"], found["range"]) == (key, NOON, {"last": None, "from": None, "to": None})
-    assert_about(found["estimate"], truth()[key])
+    document = get(shop, "count", key=key)
+    assert (document["key"], document["asof"], document["range"]) == (key, NOON, {"last": None, "from": None, "to": None})
+    assert_about(document["estimate"], truth()[key])
 
 
 @pytest.mark.parametrize(("last", "minutes"), [("10m", 10), ("1h", 60), ("90s", 1.5), ("5 minutes", 5), ("301s", 301 / 60)])
 def test_the_most_recent_period(shop, last, minutes):
-    found = get(shop, "count", key="/cart", last=last)
-    assert found["range"] == {"last": last, "from": None, "to": None}
-    assert_about(found["estimate"], truth(minutes)["/cart"])
+    document = get(shop, "count", key="/cart", last=last)
+    assert document["range"] == {"last": last, "from": None, "to": None}
+    assert_about(document["estimate"], truth(minutes)["/cart"])
 
 
 @pytest.mark.parametrize(
@@ -62,9 +63,9 @@ def test_the_most_recent_period(shop, last, minutes):
     ],
 )
 def test_between_ages_or_times(shop, start, end):
-    found = get(shop, "count", key="/cart", **{"from": start, "to": end})
-    assert_about(found["estimate"], truth(60, 10)["/cart"])
-    assert found["range"]["last"] is None
+    document = get(shop, "count", key="/cart", **{"from": start, "to": end})
+    assert_about(document["estimate"], truth(60, 10)["/cart"])
+    assert document["range"]["last"] is None
 
 
 def test_from_without_to_ends_now(shop):
@@ -90,38 +91,38 @@ def test_a_filtered_sketch_is_asked_by_its_name(shop):
 
 def test_many_keys(shop):
     keys = ["/cart", "/nowhere", "/", "/cart"]
-    found = shop.post("/api/counts", json={"keys": keys, "last": "10m", "sites": ["lima", "paris"]})
-    assert found.status_code == 200
-    assert [row["key"] for row in found.json()["rows"]] == keys
-    assert found.json()["asof"] == NOON
-    for row in found.json()["rows"]:
+    response = shop.post("/api/counts", json={"keys": keys, "last": "10m", "sites": ["lima", "paris"]})
+    assert response.status_code == 200
+    assert [row["key"] for row in response.json()["rows"]] == keys
+    assert response.json()["asof"] == NOON
+    for row in response.json()["rows"]:
         assert_about(row["estimate"], truth(10, sites=("lima", "paris"))[row["key"]])
 
 
 def test_a_body_is_json_whatever_the_client_calls_it(shop):
     headers = {"Content-Type": "application/x-www-form-urlencoded"}  # as curl -d says
-    found = shop.post("/api/counts", content=b'{"keys": ["/cart"]}', headers=headers)
-    assert (found.status_code, [row["key"] for row in found.json()["rows"]]) == (200, ["/cart"])
+    response = shop.post("/api/counts", content=b'{"keys": ["/cart"]}', headers=headers)
+    assert (response.status_code, [row["key"] for row in response.json()["rows"]]) == (200, ["/cart"])
 
 
 def test_ten_thousand_keys(shop):
-    found = shop.post("/api/counts", json={"keys": [f"/{i}" for i in range(9_999)] + ["/cart"], "from": "1h", "to": "0s"})
-    assert found.status_code == 200
-    assert len(found.json()["rows"]) == 10_000
-    assert found.json()["rows"][-1]["estimate"]["value"] == 5
+    response = shop.post("/api/counts", json={"keys": [f"/{i}" for i in range(9_999)] + ["/cart"], "from": "1h", "to": "0s"})
+    assert response.status_code == 200
+    assert len(response.json()["rows"]) == 10_000
+    assert response.json()["rows"][-1]["estimate"]["value"] == 5
 
 
 def test_top_keys(shop):
-    found = get(shop, "top", last="10m")
-    assert {row["key"]: row["estimate"]["value"] for row in found["rows"]} == truth(10)
-    assert found["rows"][0]["key"] == "/cart"
+    document = get(shop, "top", last="10m")
+    assert {row["key"]: row["estimate"]["value"] for row in document["rows"]} == truth(10)
+    assert document["rows"][0]["key"] == "/cart"
     assert [row["key"] for row in get(shop, "top", k=1, last="10m")["rows"]] == ["/cart"]
 
 
 def test_top_keys_of_each_site(shop):
-    found = get(shop, "top", by_site="true", k=5)
-    assert list(found) == ["sites", "asof"]
-    for site, rows in found["sites"].items():
+    document = get(shop, "top", by_site="true", k=5)
+    assert list(document) == ["sites", "asof"]
+    for site, rows in document["sites"].items():
         assert {row["key"]: row["estimate"]["value"] for row in rows} == truth(sites=[site])
     assert list(get(shop, "top", by_site=True, site="lima")["sites"]) == ["lima"]
 
@@ -151,9 +152,9 @@ def test_joins_and_totals(shop):
 def test_integer_keys_and_times(ports):
     assert_about(get(ports, "range", lo=0, hi=1023)["estimate"], 5)
     assert_about(get(ports, "range", lo=0, hi=1023, last=10)["estimate"], 2)
-    found = get(ports, "count", key="80", last="45")
-    assert (found["key"], found["asof"], found["range"]["last"]) == ("80", 95, "45")
-    assert_about(found["estimate"], 2)
+    document = get(ports, "count", key="80", last="45")
+    assert (document["key"], document["asof"], document["range"]["last"]) == ("80", 95, "45")
+    assert_about(document["estimate"], 2)
     assert_about(get(ports, "count", key="80", last="46")["estimate"], 3)
     rows = ports.post("/api/counts", json={"keys": [80, "443"], "from": 50, "to": 10}).json()["rows"]
     assert [(row["key"], row["estimate"]["value"]) for row in rows] == [(80, 2), ("443", 0)]
@@ -164,9 +165,9 @@ def test_integer_keys_and_times(ports):
 
 
 def test_answers_of_the_newest_batch(shop):
-    found = get(shop, "answers")
-    assert (found["batch"], found["time"]) == (2, NOON)
-    assert [(row["query"], row["site"], row["item"], row["value"]) for row in found["rows"]] == [
+    document = get(shop, "answers")
+    assert (document["batch"], document["time"]) == (2, NOON)
+    assert [(row["query"], row["site"], row["item"], row["value"]) for row in document["rows"]] == [
         ("hot", None, "/cart", 6.0),
         ("slow", "lima", "0.5", 25.0),
         ("sum", None, None, None),
@@ -180,10 +181,10 @@ def test_what_json_does_not_know_is_null(shop):
 
 
 def test_history_is_oldest_first(shop):
-    found = get(shop, "history", query="hot", item="/cart")
-    assert (found["query"], found["item"], found["site"]) == ("hot", "/cart", None)
-    assert [(row["batch"], row["value"]) for row in found["rows"]] == [(0, 4.0), (1, 5.0), (2, 6.0)]
-    assert list(found["rows"][0]) == ["time", "batch", "query", "site", "item", "value", "low", "high", "confidence"]
+    document = get(shop, "history", query="hot", item="/cart")
+    assert (document["query"], document["item"], document["site"]) == ("hot", "/cart", None)
+    assert [(row["batch"], row["value"]) for row in document["rows"]] == [(0, 4.0), (1, 5.0), (2, 6.0)]
+    assert list(document["rows"][0]) == ["time", "batch", "query", "site", "item", "value", "low", "high", "confidence"]
     assert [row["batch"] for row in get(shop, "history", query="hot", limit=2)["rows"]] == [1, 2]
     assert get(shop, "history", query="slow", site="lima")["rows"][0]["value"] == 25.0
     assert get(shop, "history", query="hot", item="/nowhere")["rows"] == []
@@ -198,36 +199,36 @@ def test_alerts_and_runs(shop):
     assert [row["batch"] for row in get(shop, "alerts", limit=1)["rows"]] == [2]
     rows = get(shop, "runs")["rows"]
     assert [row["batch"] for row in rows] == [0, 1, 2]
-    assert rows[0] == stores.run(0) | {"time": NOON, "began": "2026-01-02T00:00:00Z"}
+    assert rows[0] == RUN | {"batch": 0, "time": NOON, "began": "2026-01-02T00:00:00Z"}
 
 
 def test_rows_by_site(shop):
-    found = get(shop, "site-totals")
-    assert (found["asof"], found["sites"]) == (NOON, 3)
-    assert [row["site"] for row in found["rows"]] == ["lima", "paris", "tokyo"]
-    for row in found["rows"]:
+    document = get(shop, "site-totals")
+    assert (document["asof"], document["sites"]) == (NOON, 3)
+    assert [row["site"] for row in document["rows"]] == ["lima", "paris", "tokyo"]
+    for row in document["rows"]:
         assert_about(row["total"], len(stores.EVENTS[row["site"]]))
         assert row["bytes"] == sum(len(stores.sketch_of(name, row["site"]).to_bytes()) for name in stores.FILTERS)
 
 
 def test_about_and_health(shop):
-    found = get(shop, "about")
+    document = get(shop, "about")
     expected = to_json(read_json(About, stores.ABOUT))
-    assert {name: found[name] for name in expected} == expected
-    assert (found["sites"], found["site_count"]) == (["lima", "paris", "tokyo"], 3)
-    assert (found["batch"], found["now"], found["asof"]) == (2, NOON, NOON)
-    assert set(found["questions"]) == {"count", "top", "quantiles", "self-join", "inner-product", "range", "total"}
-    found = get(shop, "health")
-    assert (found["status"], found["batch"], found["now"]) == ("ok", 2, NOON)
-    assert found["age_seconds"] >= 0
-    assert math.isfinite(found["age_seconds"])
+    assert {name: document[name] for name in expected} == expected
+    assert (document["sites"], document["site_count"]) == (["lima", "paris", "tokyo"], 3)
+    assert (document["batch"], document["now"], document["asof"]) == (2, NOON, NOON)
+    assert set(document["questions"]) == {"count", "top", "quantiles", "self-join", "inner-product", "range", "total"}
+    document = get(shop, "health")
+    assert (document["status"], document["batch"], document["now"]) == ("ok", 2, NOON)
+    assert document["age_seconds"] >= 0
+    assert math.isfinite(document["age_seconds"])
 
 
 # -- the document ------------------------------------------------------------------------------------------------------
 
 
 def test_answers_are_what_the_models_say(shop):
-    asked = {
+    params = {
         "count": {"key": "/cart"},
         "range": {"lo": 0, "hi": 100},
         "inner-product": {"left": "bought"},
@@ -235,20 +236,20 @@ def test_answers_are_what_the_models_say(shop):
     }
     for route in ROUTES:
         if route.method == "GET" and route.response is not None:
-            found = shop.get(route.path, params=asked.get(route.path.removeprefix("/api/"), {}))
-            assert found.status_code == 200, found.text
-            TypeAdapter(response_model(route.response)).validate_json(found.content, strict=True)
+            response = shop.get(route.path, params=params.get(route.path.removeprefix("/api/"), {}))
+            assert response.status_code == 200, response.text
+            TypeAdapter(response_model(route.response)).validate_json(response.content, strict=True)
 
 
 def test_the_openapi_document_names_every_path_and_its_failures(shop):
-    made = get(shop, "openapi.json")
-    assert set(made["paths"]) == {route.path for route in ROUTES}
-    for path in made["paths"].values():
+    document = get(shop, "openapi.json")
+    assert set(document["paths"]) == {route.path for route in ROUTES}
+    for path in document["paths"].values():
         for operation in path.values():
             assert "422" not in operation["responses"]
             assert {"200", "400", "503"} <= set(operation["responses"])
             assert operation["summary"]
-    parameters = {one["name"]: one for one in made["paths"]["/api/count"]["get"]["parameters"]}
+    parameters = {one["name"]: one for one in document["paths"]["/api/count"]["get"]["parameters"]}
     assert list(parameters) == ["last", "from", "to", "site", "of", "key"]
     assert [name for name, one in parameters.items() if one["required"]] == ["key"]
     assert all(one["description"] for one in parameters.values())
@@ -256,11 +257,9 @@ def test_the_openapi_document_names_every_path_and_its_failures(shop):
 
 @pytest.mark.parametrize("batches", [0, 1])
 def test_a_store_without_sketches(tmp_path, batches):
-    store = stores.Store(str(tmp_path / "store"))
-    store.prepare()
-    store.describe(stores.ABOUT)
+    store = new_store(tmp_path / "store", **stores.ABOUT)
     for batch in range(batches):
-        stores.put_batch(store, batch)
+        stores.put_shop_batch(store, batch)
     with serving(store.path) as client:
         health = get(client, "health")
         assert (health["batch"], health["age_seconds"] is None) == ((0, False) if batches else (None, True))
@@ -271,14 +270,14 @@ def test_a_store_without_sketches(tmp_path, batches):
             "rows": [{"site": "lima", "total": None, "bytes": 0}] if batches else [],
             "asof": None,
         }
-        found = get(client, "sites")
-        assert [(row["site"], row["state"]) for row in found["rows"]] == ([("lima", None)] if batches else [])
+        rows = get(client, "sites")["rows"]
+        assert [(row["site"], row["state"]) for row in rows] == ([("lima", None)] if batches else [])
         assert get(client, "late") == {"reasons": [], "complete": True, "rows": []}
         assert len(get(client, "answers")["rows"]) == 3 * batches
         for path in ("alerts", "runs", "history"):
             assert len(get(client, path, **({"query": "hot"} if path == "history" else {}))["rows"]) <= batches
-        for path, asked in {"count": {"key": "/"}, "top": {}, "quantiles": {}, "self-join": {}, "total": {}}.items():
-            found = client.get(f"/api/{path}", params=asked)
-            assert found.status_code == 409
-            assert found.json()["error"]["code"] == "no_sketch"
-            assert 'sketches = "always"' in found.json()["error"]["remedy"]
+        for path, params in {"count": {"key": "/"}, "top": {}, "quantiles": {}, "self-join": {}, "total": {}}.items():
+            response = client.get(f"/api/{path}", params=params)
+            assert response.status_code == 409
+            assert response.json()["error"]["code"] == "no_sketch"
+            assert 'sketches = "always"' in response.json()["error"]["remedy"]

@@ -15,8 +15,8 @@ PAGE = (ROOT / "docs" / "service.md").read_text()
 def test_every_path_is_there_with_its_parameters():
     for route in ROUTES:
         assert f"`{route.method} {route.path}`" in PAGE
-        for one in () if route.params is None else openapi_parameters(route.params):
-            assert re.search(rf"`{one['name']}(=|`)|\?{one['name']}=", PAGE), one["name"]
+        for parameter in () if route.params is None else openapi_parameters(route.params):
+            assert re.search(rf"`{parameter['name']}(=|`)|\?{parameter['name']}=", PAGE), parameter["name"]
     named = set(re.findall(r"`(?:GET|POST) (/[^`?]*)`", PAGE))
     assert named == {route.path for route in ROUTES} | {"/", "/api/openapi.json"}
 
@@ -33,9 +33,9 @@ def test_every_code_is_there():
 
 
 def test_the_dashboard_and_its_files_are_served(shop):
-    found = shop.get("/")
-    assert (found.status_code, found.headers["content-type"]) == (200, "text/html; charset=utf-8")
-    links = re.findall(r"""(?:src|href)=["']([^"'#]+)["']""", found.text)
+    response = shop.get("/")
+    assert (response.status_code, response.headers["content-type"]) == (200, "text/html; charset=utf-8")
+    links = re.findall(r"""(?:src|href)=["']([^"'#]+)["']""", response.text)
     assert links
     for link in links:
         assert not re.match(r"\w+:|//", link), "from elsewhere"

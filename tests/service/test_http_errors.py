@@ -10,6 +10,7 @@ import pytest
 import stores
 from patience import PATIENCE, wait_until
 from serving import serving
+from store_builder import NOON, RUN, new_store, put_batch
 
 from lately.core.errors import InputError, LatelyError, ParameterError
 from lately.service import create_app
@@ -100,8 +101,8 @@ def test_messages_name_the_parameter(shop, path, message):
 
 
 def test_the_message_for_a_body_that_is_not_json(shop):
-    found = shop.post("/api/counts", content=b"{bad", headers={"content-type": "application/json"})
-    assert found.json()["error"]["message"] == "the body is not JSON"
+    response = shop.post("/api/counts", content=b"{bad", headers={"content-type": "application/json"})
+    assert response.json()["error"]["message"] == "the body is not JSON"
 
 
 def test_the_error_for_an_unknown_name_lists_the_known_ones(shop):
@@ -133,8 +134,8 @@ def test_invalid_bodies(shop, body):
 
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b'{"keys": [' + b"[" * 5000, b'{"keys": ["/"], "last": 1e999}'])
 def test_a_body_that_is_not_json(shop, content):
-    found = shop.post("/api/counts", content=content, headers={"content-type": "application/json"})
-    assert_error(found, 400, "bad_value")
+    response = shop.post("/api/counts", content=content, headers={"content-type": "application/json"})
+    assert_error(response, 400, "bad_value")
 
 
 def test_an_oversized_body(shop):
@@ -147,17 +148,17 @@ def test_an_oversized_body(shop):
 
 
 def test_an_oversized_query(shop):
-    asked = HTTPConnection(shop.base_url.host, shop.base_url.port, timeout=PATIENCE)
-    asked.request("GET", "/api/count?key=/" + "&site=lima" * 4000)
-    found = asked.getresponse()
-    assert (found.status, json.loads(found.read())["error"]["code"]) == (400, "too_large")
-    asked.close()
+    connection = HTTPConnection(shop.base_url.host, shop.base_url.port, timeout=PATIENCE)
+    connection.request("GET", "/api/count?key=/" + "&site=lima" * 4000)
+    response = connection.getresponse()
+    assert (response.status, json.loads(response.read())["error"]["code"]) == (400, "too_large")
+    connection.close()
 
 
 def test_a_lone_surrogate_does_not_break_an_answer(shop):
-    found = shop.post("/api/counts", content=b'{"keys": ["\\ud800"]}', headers={"content-type": "application/json"})
-    assert found.status_code in (200, 400)
-    found.json()
+    response = shop.post("/api/counts", content=b'{"keys": ["\\ud800"]}', headers={"content-type": "application/json"})
+    assert response.status_code in (200, 400)
+    response.json()
 
 
 def test_texts_where_keys_are_integers(ports):
@@ -179,9 +180,9 @@ def test_texts_where_keys_are_integers(ports):
 )
 def test_without_the_token(guarded, path, header):
     headers = {} if header is None else {"authorization": header.encode("latin-1")}
-    found = guarded.get(path, headers=headers)
-    assert_error(found, 401, "unauthorized")
-    assert found.headers["www-authenticate"] == "Bearer"
+    response = guarded.get(path, headers=headers)
+    assert_error(response, 401, "unauthorized")
+    assert response.headers["www-authenticate"] == "Bearer"
 
 
 @pytest.mark.parametrize("header", [f"Bearer {TOKEN}", f"bearer {TOKEN}"])
@@ -252,9 +253,7 @@ def test_a_store_that_is_not_there(tmp_path):
 
 
 def test_a_store_of_a_newer_format(tmp_path):
-    store = stores.Store(str(tmp_path / "store"))
-    store.prepare()
-    store.describe(stores.ABOUT)
+    store = new_store(tmp_path / "store", **stores.ABOUT)
     (tmp_path / "store/about.json").write_text(json.dumps(stores.ABOUT | {"format": 99}))
     with pytest.raises(InputError, match="upgrade lately"):
         create_app(store.path)
@@ -262,9 +261,9 @@ def test_a_store_of_a_newer_format(tmp_path):
 
 def test_a_damaged_sketch(tmp_path):
     store = stores.shop(tmp_path / "store")
-    row = {"version": 3, "time": stores.NOON, "site": "lima", "sketch": stores.TOP, "kind": "topk", "blob": b"not a sketch"}
+    row = {"version": 3, "time": NOON, "site": "lima", "sketch": stores.TOP, "kind": "topk", "blob": b"not a sketch"}
     store.put("sketches", 3, [row], part="lima")
-    store.put("runs", 3, [stores.run(3)])
+    put_batch(store, 3, NOON, run=RUN)
     with serving(store.path) as client:
         error = assert_error(client.get("/api/top"), 503, "store_unreadable")
         assert "lately store check" in error["remedy"]
@@ -276,9 +275,9 @@ def test_a_store_that_is_deleted_while_it_is_served(tmp_path):
     with serving(store.path) as client:
         assert client.get("/api/health").status_code == 200
         shutil.rmtree(store.path)
-        found = wait_until(lambda: (answer := client.get("/api/health")).status_code != 200 and answer)
-        assert found.status_code == 503
-        assert found.json()["error"]["remedy"]
+        response = wait_until(lambda: (answer := client.get("/api/health")).status_code != 200 and answer)
+        assert response.status_code == 503
+        assert response.json()["error"]["remedy"]
 
 
 # -- without a web server ----------------------------------------------------------------------------------------------

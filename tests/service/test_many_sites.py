@@ -19,24 +19,24 @@ def many(request, tmp_path_factory):
         yield client, sites, moment
 
 
-def get(client, path, **asked):
+def get(client, path, **params):
     """An answer; one that is being prepared is asked for again, as the page and the command do."""
-    found = wait_until(lambda: (answer := client.get(f"/api/{path}", params=asked)).status_code != 503 and answer, pause=0.5)
-    assert found.status_code == 200, found.text
-    return found.json()
+    response = wait_until(lambda: (reply := client.get(f"/api/{path}", params=params)).status_code != 503 and reply, pause=0.5)
+    assert response.status_code == 200, response.text
+    return response.json()
 
 
 def test_silent_and_ahead_sites(many):
     client, sites, moment = many
-    found = response_model(SitePage).model_validate(get(client, "sites", limit=5)).model_dump()
-    assert (found["sites"], found["silent"], found["ahead"], found["behind"]) == (sites, sites // 100, sites // 100, 0)
-    assert (found["tolerance"], found["lag"]) == (50, 290)
-    assert found["newest"] == (1_790_000_290 if moment == "integer" else "2026-01-01T12:04:50Z")
-    assert [(row["site"], row["state"], row["behind"]) for row in found["rows"][:2]] == [
+    page = response_model(SitePage).model_validate(get(client, "sites", limit=5)).model_dump()
+    assert (page["sites"], page["silent"], page["ahead"], page["behind"]) == (sites, sites // 100, sites // 100, 0)
+    assert (page["tolerance"], page["lag"]) == (50, 290)
+    assert page["newest"] == (1_790_000_290 if moment == "integer" else "2026-01-01T12:04:50Z")
+    assert [(row["site"], row["state"], row["behind"]) for row in page["rows"][:2]] == [
         ("site-0003", "silent", 290),
         ("site-0103", "silent", 290),
     ]
-    assert found["rows"][0]["seen"] == "2026-01-02T00:00:00Z"
+    assert page["rows"][0]["seen"] == "2026-01-02T00:00:00Z"
     ahead = get(client, "sites", state="ahead")["rows"]
     assert [row["site"] for row in ahead] == [f"site-{number:04}" for number in range(5, sites, 100)]
     assert {(row["behind"], row["ahead"]) for row in ahead} == {(-79_200, 4)}
@@ -58,19 +58,19 @@ def test_pages_of_sites(many):
 def test_questions_over_all_sites(many):
     client, sites, _ = many
     for when in ({}, {"last": "500" if many[2] == "integer" else "500s"}):
-        found = get(client, "count", key="/", **when)["estimate"]
-        assert found["low"] <= sites <= found["high"]
-        found = get(client, "total", **when)["estimate"]
-        assert found["low"] <= 2 * sites <= found["high"]
+        estimate = get(client, "count", key="/", **when)["estimate"]
+        assert estimate["low"] <= sites <= estimate["high"]
+        estimate = get(client, "total", **when)["estimate"]
+        assert estimate["low"] <= 2 * sites <= estimate["high"]
     assert get(client, "top", k=1)["rows"][0]["key"] == "/"
 
 
 def test_answers_do_not_grow_with_the_sites(many):
     client, sites, _ = many
-    found = get(client, "site-totals")
-    assert (found["sites"], len(found["rows"])) == (sites, 100)
-    assert found["rows"][0]["site"] == f"site-{sites - 1:04}"  # which had the most rows
-    assert {row["total"]["value"] for row in found["rows"]} == {2}
+    totals = get(client, "site-totals")
+    assert (totals["sites"], len(totals["rows"])) == (sites, 100)
+    assert totals["rows"][0]["site"] == f"site-{sites - 1:04}"  # which had the most rows
+    assert {row["total"]["value"] for row in totals["rows"]} == {2}
     about = get(client, "about")
     assert (about["site_count"], len(about["sites"])) == (sites, min(sites, 1000))
     for path in ("about", "sites", "site-totals"):
@@ -102,9 +102,9 @@ def test_times_end_with_z(many):
 def test_metrics_have_no_series_for_each_site(many):
     client, sites, moment = many
     families = list(text_string_to_metric_families(client.get("/metrics").text))
-    found = {one.name: one.value for family in families for one in family.samples if not one.labels}
-    states = [found[f"lately_{state}_sites"] for state in ("silent", "ahead", "behind")]
+    values = {one.name: one.value for family in families for one in family.samples if not one.labels}
+    states = [values[f"lately_{state}_sites"] for state in ("silent", "ahead", "behind")]
     assert states == [sites // 100, sites // 100, 0]
-    assert found["lately_site_lag" if moment == "integer" else "lately_site_lag_seconds"] == 290
-    assert found["lately_ahead_rows_total"] == 4 * (sites // 100)
+    assert values["lately_site_lag" if moment == "integer" else "lately_site_lag_seconds"] == 290
+    assert values["lately_ahead_rows_total"] == 4 * (sites // 100)
     assert not any("site" in label for family in families for one in family.samples for label in one.labels)

@@ -4,13 +4,14 @@ import stores
 from patience import wait_until
 from prometheus_client.parser import text_string_to_metric_families
 from serving import serving
+from store_builder import new_store
 
 
 def samples(client):
-    found = client.get("/metrics")
-    assert found.status_code == 200
-    assert found.headers["content-type"].startswith("text/plain")
-    families = list(text_string_to_metric_families(found.text))
+    response = client.get("/metrics")
+    assert response.status_code == 200
+    assert response.headers["content-type"].startswith("text/plain")
+    families = list(text_string_to_metric_families(response.text))
     assert all(family.documentation for family in families)
     return {(one.name, *sorted(one.labels.items())): one.value for family in families for one in family.samples}
 
@@ -18,20 +19,20 @@ def samples(client):
 def test_numbers_of_the_store(tmp_path):
     store = stores.shop(tmp_path / "store")
     with serving(store.path) as client:
-        found = samples(client)
-        sums = {"rows": 33, "counted_rows": 30, "late_rows": 3, "rejected_rows": 0, "batches": 3, "batch_work_seconds": 1.5}
-        sums |= {"shipped_bytes": 300, "monitor_bytes": 30, "everything_bytes": 30_000}
+        values = samples(client)
+        sums = {"rows": 5400, "counted_rows": 5370, "late_rows": 21, "rejected_rows": 9, "shipped_bytes": 6144}
+        sums |= {"monitor_bytes": 1536, "everything_bytes": 270_000, "batches": 3, "batch_work_seconds": 0.75}
         for name, value in sums.items():
-            assert found[f"lately_{name}_total",] == value
-        for name, value in {"newest_batch": 2, "batch_seconds": 0.5, "state_bytes": 5000, "sites": 3}.items():
-            assert found[f"lately_{name}",] == value
-        assert found["lately_batch_age_seconds",] > 0
-        assert found["lately_alerts_total", ("monitor", "attack"), ("state", "firing")] == 1
-        assert found["lately_alerts_total", ("monitor", "attack"), ("state", "resolved")] == 1
-        stores.put_batch(store, 3, [stores.alert(3, "firing")])
-        found = wait_until(lambda: (now := samples(client))["lately_newest_batch",] == 3 and now)
-        assert found["lately_rows_total",] == 44
-        assert found["lately_alerts_total", ("monitor", "attack"), ("state", "firing")] == 2
+            assert values[f"lately_{name}_total",] == value
+        for name, value in {"newest_batch": 2, "batch_seconds": 0.25, "state_bytes": 30_000, "sites": 3}.items():
+            assert values[f"lately_{name}",] == value
+        assert values["lately_batch_age_seconds",] > 0
+        assert values["lately_alerts_total", ("monitor", "attack"), ("state", "firing")] == 1
+        assert values["lately_alerts_total", ("monitor", "attack"), ("state", "resolved")] == 1
+        stores.put_shop_batch(store, 3, [stores.alert("firing")])
+        values = wait_until(lambda: (now := samples(client))["lately_newest_batch",] == 3 and now)
+        assert values["lately_rows_total",] == 7200
+        assert values["lately_alerts_total", ("monitor", "attack"), ("state", "firing")] == 2
 
 
 def test_numbers_of_the_service(shop_path):
@@ -42,20 +43,18 @@ def test_numbers_of_the_service(shop_path):
         for name in ("a", "b", "c"):
             client.get(f"/{name}")
             client.get(f"/static/{name}")
-        found = samples(client)
-    assert found["lately_http_requests_total", ("path", "/api/count"), ("status", "200")] == 3
-    assert found["lately_http_requests_total", ("path", "/api/count"), ("status", "404")] == 1
-    assert found["lately_http_request_seconds_count", ("path", "/api/count")] == 4
+        values = samples(client)
+    assert values["lately_http_requests_total", ("path", "/api/count"), ("status", "200")] == 3
+    assert values["lately_http_requests_total", ("path", "/api/count"), ("status", "404")] == 1
+    assert values["lately_http_request_seconds_count", ("path", "/api/count")] == 4
     # However many paths are tried, there is one series for those that do not exist.
-    assert found["lately_http_requests_total", ("path", "other"), ("status", "404")] == 3
-    assert found["lately_http_requests_total", ("path", "/static"), ("status", "404")] == 3
+    assert values["lately_http_requests_total", ("path", "other"), ("status", "404")] == 3
+    assert values["lately_http_requests_total", ("path", "/static"), ("status", "404")] == 3
 
 
 def test_an_empty_store(tmp_path):
-    store = stores.Store(str(tmp_path / "store"))
-    store.prepare()
-    store.describe(stores.ABOUT)
+    store = new_store(tmp_path / "store", **stores.ABOUT)
     with serving(store.path) as client:
-        found = samples(client)
-    assert found["lately_batches_total",] == 0
-    assert ("lately_newest_batch",) not in found
+        values = samples(client)
+    assert values["lately_batches_total",] == 0
+    assert ("lately_newest_batch",) not in values

@@ -77,14 +77,14 @@ def traffic(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def address(traffic):
-    with served(traffic.store.path) as found:
-        yield found
+    with served(traffic.store.path) as url:
+        yield url
 
 
 @pytest.fixture(scope="module")
 def browser():
-    with Browser() as found:
-        yield found
+    with Browser() as chromium:
+        yield chromium
 
 
 @pytest.fixture
@@ -191,11 +191,11 @@ def test_sites(page):
 def test_the_ask_box_answers_within_bounds(page, traffic):
     page.fill("#ask-key", "/cart")
     page.click("#ask button")
-    said = page.wait("document.querySelector('#answer .sentence')?.innerText")
-    assert "/cart occurred about" in said
-    assert "in the last 10 minutes at all sites" in said
-    assert "with a probability of at least 99 %" in said
-    low, high = (float(part.replace(",", "")) for part in said.split("between ")[1].split(" with")[0].split(" and "))
+    sentence = page.wait("document.querySelector('#answer .sentence')?.innerText")
+    assert "/cart occurred about" in sentence
+    assert "in the last 10 minutes at all sites" in sentence
+    assert "with a probability of at least 99 %" in sentence
+    low, high = (float(part.replace(",", "")) for part in sentence.split("between ")[1].split(" with")[0].split(" and "))
     assert low <= traffic.truth("/cart") <= high
 
 
@@ -219,7 +219,7 @@ def test_other_questions(page):
 
 def test_a_new_batch_and_its_alert_come_by_themselves(page, traffic):
     page.wait(f"(s => s[2].data.length)({OPTION.format('trend-chart')}.series)")
-    asked = len([url for url in page.requests() if "/api/history" in url])
+    requests = len([url for url in page.requests() if "/api/history" in url])
     page.run(TOASTS)
     traffic.step(alerts=[("/tickets/cup-final", "firing")])
     toast = page.wait("toasts[0]")
@@ -230,7 +230,7 @@ def test_a_new_batch_and_its_alert_come_by_themselves(page, traffic):
     page.wait("document.querySelector('#fact-alerts').innerText === '1' && document.title.startsWith('(1)')")
     page.wait(f"document.querySelector('#fact-batch').innerText.startsWith('batch {traffic.batch - 1},')")
     page.wait(f"(s => s[2].data.length > 40)({OPTION.format('trend-chart')}.series)")
-    assert len([url for url in page.requests() if "/api/history" in url]) == asked  # it grew by the answers
+    assert len([url for url in page.requests() if "/api/history" in url]) == requests  # it grew by the answers
     page.shot(SHOTS / "alert.png", whole=False)
     traffic.step(alerts=[("/tickets/cup-final", "resolved")])
     page.wait("document.querySelector('#fact-alerts').innerText === 'none' && !document.title.startsWith('(')")
@@ -384,8 +384,8 @@ def test_many_sites(fresh, tmp_path, sites):
         fresh.fill("#ask-key", "/")
         fresh.choose("#ask-when", "window")
         fresh.click("#ask button")
-        said = fresh.wait("document.querySelector('#answer .sentence')?.innerText")
-        low, high = (float(part.replace(",", "")) for part in said.split("between ")[1].split(" with")[0].split(" and "))
+        sentence = fresh.wait("document.querySelector('#answer .sentence')?.innerText")
+        low, high = (float(part.replace(",", "")) for part in sentence.split("between ")[1].split(" with")[0].split(" and "))
         assert low <= sites <= high
         fresh.fill("#ask-site", "nowhere")
         fresh.click("#ask button")
@@ -398,10 +398,10 @@ def test_many_sites(fresh, tmp_path, sites):
 
 
 def test_bounds_that_look_alike_are_shown_in_full(page):
-    said = page.run("""import('/static/js/format.js').then(({ between, full }) => [
+    texts = page.run("""import('/static/js/format.js').then(({ between, full }) => [
         between({ low: 5481, high: 5483 }), between({ low: 5000, high: 6000 }), between({ low: 5481, high: 5481 }),
         between({ low: 1234567.01, high: 1234567.02 }), between({ low: 5481, high: 5483 }, full)])""")
-    assert said == ["5,481 – 5,483", "5 K – 6 K", "exact", "1234567.01 – 1234567.02", "5,481 – 5,483"]
+    assert texts == ["5,481 – 5,483", "5 K – 6 K", "exact", "1234567.01 – 1234567.02", "5,481 – 5,483"]
     sentence = page.run("""import('/static/js/sentences.js').then(({ boundsSentence }) =>
         boundsSentence({ value: 1234567.015, low: 1234567.01, high: 1234567.02, confidence: 0.99 }))""")
     assert sentence == "The true value is between 1234567.01 and 1234567.02 with a probability of at least 99 %."

@@ -6,36 +6,29 @@ Every answer comes from a real sketch, and the rows are kept, so that the truth 
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
+from store_builder import GUARANTEE, SHOP, answer_row, new_store, put_batch, put_sketches, site_row
 
 import lately as lt
-from lately.store import Store
 
 SITES = ("austin", "lima", "mumbai", "nairobi", "oslo", "paris", "sydney", "tokyo")
 PATHS = ["/", "/cart", "/login", "/search", *(f"/shop/{i}" for i in range(60)), "/tickets/cup-final"]
 SHARES = (np.arange(len(PATHS)) + 1.5) ** -1.1
-GUARANTEE = {"eps": 0.01, "delta": 0.01}
 STEP = 5
 TOP, TIMES, JOINS = "topk eps=0.01", "quantiles eps=0.01", "ecm inner eps=0.01"
-ABOUT = {
-    "lately": lt.__version__,
+ABOUT = SHOP | {
     "name": "web traffic",
-    "time_type": "timestamp",
-    "keys": "text",
     "window": {"length": "1h", "tick": "1s", "lateness": "30s"},
-    "guarantee": GUARANTEE,
     "queries": [
-        {"name": "hot pages", "kind": "top", "last": "10m", "by": "all", "where": None, "k": 12, "sketches": [TOP]},
-        {"name": "hot by site", "kind": "top", "last": "10m", "by": "site", "where": None, "k": 3, "sketches": [TOP]},
-        {"name": "latency", "kind": "quantiles", "last": "5m", "by": "all", "where": None, "sketches": [TIMES]},
-        {"name": "skew", "kind": "self-join", "last": "10m", "by": "all", "where": None, "sketches": [JOINS]},
+        {"name": "hot pages", "kind": "top", "last": "10m", "k": 12, "sketches": [TOP]},
+        {"name": "hot by site", "kind": "top", "last": "10m", "by": "site", "k": 3, "sketches": [TOP]},
+        {"name": "latency", "kind": "quantiles", "last": "5m", "sketches": [TIMES]},
+        {"name": "skew", "kind": "self-join", "last": "10m", "sketches": [JOINS]},
     ],
     "monitors": [{"name": "flood", "kind": "frequent", "tau": 2000.0, "last": "10m"}],
     "sketches": {
-        name: {"kind": name.split()[0], "where": None, "query": "inner" if name == JOINS else None, **GUARANTEE}
+        name: {"kind": name.split()[0], "query": "inner" if name == JOINS else None, **GUARANTEE}
         for name in (TOP, TIMES, JOINS)
     },
-    "keep": None,
-    "stored": "always",
 }
 
 
@@ -51,9 +44,7 @@ class Traffic:
     """A stream of so many rows a batch and site, whose newest row is never ahead of the clock."""
 
     def __init__(self, path, batches, rows=60, *, store_sketches=True):
-        self.store = Store(str(path))
-        self.store.prepare()
-        self.store.describe(ABOUT if store_sketches else ABOUT | {"stored": "never"})
+        self.store = new_store(path, **ABOUT | {"stored": "always" if store_sketches else "never"})
         self.rows, self.batch, self.store_sketches = rows, 0, store_sketches
         self.start = datetime.now(UTC).replace(microsecond=0) - timedelta(seconds=STEP * batches)
         self.random = np.random.default_rng(8)
@@ -92,49 +83,34 @@ class Traffic:
 
     def _put(self, fresh, alerts, keep):
         now, batch = self.seen[-1][1], self.batch
-        base = {"time": now, "batch": batch, "site": None, "item": None}
-        rows = [
-            base | {"query": "hot pages", "item": key, **numbers(count)} for key, count in self.all[TOP].top(12, last="10m")
-        ]
+        answers = [estimate_row("hot pages", key, count) for key, count in self.all[TOP].top(12, last="10m")]
         for site, sketches in self.sites.items():
-            found = sketches[TOP].top(3, last="10m")
-            rows += [base | {"query": "hot by site", "site": site, "item": key, **numbers(count)} for key, count in found]
-        found = self.all[TIMES].quantile([0.5, 0.95, 0.99], last="5m")
-        rows += [base | {"query": "latency", "item": f"{q:g}", **numbers(value)} for q, value in found]
-        rows.append(base | {"query": "skew", **numbers(self.all[JOINS].self_join(last="10m"))})
-        self.store.put("answers", batch, rows)
-        if alerts:
-            told = {"monitor": "flood", "value": 2100.0, "low": 1950.0, "high": 2200.0, "confidence": 0.9}
-            self.store.put(
-                "alerts", batch, [{"time": now, "batch": batch, "item": item, "state": state, **told} for item, state in alerts]
-            )
+            top = sketches[TOP].top(3, last="10m")
+            answers += [estimate_row("hot by site", key, count) | {"site": site} for key, count in top]
+        quantiles = self.all[TIMES].quantile([0.5, 0.95, 0.99], last="5m")
+        answers += [estimate_row("latency", f"{q:g}", value) for q, value in quantiles]
+        answers.append(estimate_row("skew", None, self.all[JOINS].self_join(last="10m")))
+        bounds = {"value": 2100.0, "low": 1950.0, "high": 2200.0, "confidence": 0.9}
+        alerts = [{"monitor": "flood", "item": item, "state": state, **bounds} for item, state in alerts]
         if keep:
-            for site, sketches in self.sites.items():
-                told = {"version": batch, "time": now, "site": site}
-                blobs = [
-                    told | {"sketch": name, "kind": name.split()[0], "blob": sketch.to_bytes()}
-                    for name, sketch in sketches.items()
-                ]
-                self.store.put("sketches", batch, blobs, part=site)
-        counts = {"rows": len(fresh) + 3, "counted": len(fresh), "late": 2, "rejected": 1, "sites": len(SITES)}
-        state = sum(sketch.nbytes for sketches in self.sites.values() for sketch in sketches.values())
-        sent = {"shipped_bytes": 3_000, "monitor_bytes": 40 * (batch % 3), "everything_bytes": 38 * len(fresh)}
-        took = {"began": now + timedelta(seconds=1), "seconds": 0.4 + 0.1 * float(self.random.random())}
-        self.store.put("sites", batch, self._snapshot(now, took["began"]))
-        self.store.put("runs", batch, [{"batch": batch, "time": now, "state_bytes": state, **took, **counts, **sent}])
+            put_sketches(self.store, batch, now, self.sites)
+        began = now + timedelta(seconds=1)
+        run = {
+            "began": began, "seconds": 0.4 + 0.1 * float(self.random.random()),
+            "rows": len(fresh) + 3, "counted": len(fresh), "late": 2, "rejected": 1, "sites": len(SITES),
+            "state_bytes": sum(sketch.nbytes for sketches in self.sites.values() for sketch in sketches.values()),
+            "shipped_bytes": 3_000, "monitor_bytes": 40 * (batch % 3), "everything_bytes": 38 * len(fresh),
+        }  # fmt: skip
+        put_batch(self.store, batch, now, run, answers=answers, alerts=alerts, sites=self._snapshot(now, began))
 
     def _snapshot(self, now, began):
         """The sites after this batch: Lima has been silent since the first one, and the clock of Oslo is 22 hours ahead."""
         self.first = getattr(self, "first", {"time": now, "seen": began})
-        told = {"counted": 60 * (self.batch + 1), "late": 2, "rejected": 1, "ahead": 0, "time": now, "seen": began}
+        counts = {"counted": 60 * (self.batch + 1), "late": 2, "rejected": 1, "seen": began}
         special = {"lima": self.first, "oslo": {"time": now + timedelta(hours=22), "ahead": 1, "ahead_seen": began}}
-        return [{"batch": self.batch, "site": site, **told, **special.get(site, {})} for site in SITES]
+        return [site_row(self.batch, site, **{"time": now, **counts, **special.get(site, {})}) for site in SITES]
 
 
-def numbers(estimate):
-    return {
-        "value": float(estimate.value),
-        "low": float(estimate.low),
-        "high": float(estimate.high),
-        "confidence": estimate.confidence,
-    }
+def estimate_row(query, item, estimate):
+    bounds = float(estimate.value), float(estimate.low), float(estimate.high)
+    return answer_row(query, item, *bounds) | {"confidence": estimate.confidence}

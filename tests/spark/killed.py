@@ -1,6 +1,6 @@
 """Runs pipelines in a process of its own, each in a thread, to be killed at moments that tests aim at.
 
-A plan is JSON: ``{"folder", "master", "ready", "fails": folder or null, "pipelines": [{"said", "stop", "at", "marker",
+A plan is JSON: ``{"folder", "master", "ready", "fails": folder or null, "pipelines": [{"config", "stop", "at", "marker",
 "broken", "outcome"}]}``. Where ``stop`` names a moment (see ``MOMENTS``), the pipeline touches its marker at that moment of the
 batch ``at`` and waits until there is a file ``<marker> go``. A broken one keeps a single state that every batch overwrites, as
 one would think of it at first, and no fence. ``fails`` lets each task of two batches fail once: after its rows, or when all is
@@ -24,7 +24,7 @@ def prepared(plan):
     """A pipeline that stops, breaks or fails as its plan says."""
     from lately.spark.pipeline import Pipeline
 
-    pipeline = Pipeline.of(plan["said"])
+    pipeline = Pipeline.of(plan["config"])
     if plan.get("broken"):
         make_mutable(pipeline.versions)
         pipeline._guard.protect = lambda *_, **__: None
@@ -84,8 +84,8 @@ def make_mutable(versions):
     read, write, folder = versions.read, versions.write, Path(versions.path)
 
     def newest():
-        found = sorted(path for path in folder.glob("*.json") if path.stem.isdigit())
-        return int(found[-1].stem) if found else None
+        versions_on_disk = sorted(path for path in folder.glob("*.json") if path.stem.isdigit())
+        return int(versions_on_disk[-1].stem) if versions_on_disk else None
 
     def read_current(batch):
         return replace(read(newest()), batch=batch)
@@ -110,7 +110,7 @@ def failing_once(run_task, folder):
 
             task = TaskContext.get().partitionId()
             marker = Path(folder) / f"{task_input.number}-{task}"
-            told = []
+            reports = []
             if marker.exists() or task_input.number not in FAILING:
                 yield from run(batches)
                 return
@@ -118,8 +118,8 @@ def failing_once(run_task, folder):
             if (task_input.number + task) % 2:
                 list(batches)
             else:
-                told += run(batches)
-            raise OSError(f"task {task} of batch {task_input.number} fails once, with {len(told)} reports")
+                reports += run(batches)
+            raise OSError(f"task {task} of batch {task_input.number} fails once, with {len(reports)} reports")
 
         return wrapped
 

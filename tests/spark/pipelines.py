@@ -64,7 +64,7 @@ def add_file(table, folder, number):
 
 def content(source, folder, mode="available-now", files=1, **changes):
     """What a pipeline file says: rows of ``events``, its store and state under ``folder``; tables of it may be replaced."""
-    said = {
+    config = {
         "source": {"format": "parquet", "path": str(source), "mode": mode, "columns": COLUMNS},
         "columns": {"time": "ts", "key": "key", "site": "site"},
         "window": {"length": "10m"},
@@ -73,23 +73,23 @@ def content(source, folder, mode="available-now", files=1, **changes):
         "run": {"checkpoint": f"{folder}/state", "seed": 20_120_615},  # as sketches that are built by hand have it
     }
     if mode != "batch":
-        said["source"]["options"] = {"maxFilesPerTrigger": files}
+        config["source"]["options"] = {"maxFilesPerTrigger": files}
     for name, value in copy.deepcopy(changes).items():
-        said[name] = {**said.get(name, {}), **value} if isinstance(value, dict) else value
-    return said
+        config[name] = {**config.get(name, {}), **value} if isinstance(value, dict) else value
+    return config
 
 
-def run(spark, said, **kwargs):
+def run(spark, config, **kwargs):
     """Run it to its end; returns the pipeline."""
-    pipeline = Pipeline.of(said)
+    pipeline = Pipeline.of(config)
     pipeline.run(spark, **kwargs)
     return pipeline
 
 
-def table(said, name):
+def table(config, name):
     """The rows of a table of its store."""
-    moment = pa.int64() if isinstance(said["window"]["length"], int) else pa.timestamp("us", "UTC")
-    return Store(said["store"]["path"], moment).read(name).to_pylist()
+    moment = pa.int64() if isinstance(config["window"]["length"], int) else pa.timestamp("us", "UTC")
+    return Store(config["store"]["path"], moment).read(name).to_pylist()
 
 
 def in_order(rows, leave=()):
@@ -97,23 +97,23 @@ def in_order(rows, leave=()):
     return sorted(({k: v for k, v in row.items() if k not in leave} for row in rows), key=lambda row: repr(sorted(row.items())))
 
 
-def last_answers(said):
+def last_answers(config):
     """What the last batch answered, whatever its number."""
-    rows = table(said, "answers")
+    rows = table(config, "answers")
     newest = max(row["batch"] for row in rows)
     return in_order([row for row in rows if row["batch"] == newest], leave=["batch"])
 
 
-def last_sketches(said):
+def last_sketches(config):
     """The sketches after the last batch: {(site, name): bytes}."""
-    rows = table(said, "sketches")
+    rows = table(config, "sketches")
     newest = max(row["version"] for row in rows)
     return {(row["site"], row["sketch"]): row["blob"] for row in rows if row["version"] == newest}
 
 
-def answers_to(said, query):
+def answers_to(config, query):
     """The last answers to one query: {(site, item): (low, value, high)}."""
-    rows = [row for row in last_answers(said) if row["query"] == query]
+    rows = [row for row in last_answers(config) if row["query"] == query]
     return {(row["site"], row["item"]): (row["low"], row["value"], row["high"]) for row in rows}
 
 

@@ -98,28 +98,28 @@ def test_a_few_fast_rows_ruin_nothing(spark, tmp_path, ahead, mode):
     (tmp_path / "source").mkdir()
     for number, rows in enumerate(minutes):
         add_file(faster(rows, 97, ahead) if are_fast[number] else rows, tmp_path / "source", number)
-    said = content(tmp_path / "source", tmp_path, mode, queries=QUERIES, window={"length": "10m", "lateness": "10s"})
-    run(spark, said)
-    runs, rejected = table(said, "runs"), table(said, "rejected")
+    config = content(tmp_path / "source", tmp_path, mode, queries=QUERIES, window={"length": "10m", "lateness": "10s"})
+    run(spark, config)
+    runs, rejected = table(config, "runs"), table(config, "rejected")
     fast = sum(len(range(0, rows.num_rows, 97)) for rows, is_fast in zip(minutes, are_fast, strict=True) if is_fast)
     assert len(runs) == (12 if mode == "available-now" else 1)
     assert sum(row["rows"] for row in runs) == 12_000
     assert sum(row["counted"] for row in runs) == 12_000 - fast
     assert sum(row["late"] for row in runs) == 0
-    assert sum(row["rejected"] for row in runs) == fast == len(rejected) == sum(row["ahead"] for row in last_sites(said))
+    assert sum(row["rejected"] for row in runs) == fast == len(rejected) == sum(row["ahead"] for row in last_sites(config))
     assert {row["reason"] for row in rejected} == {AHEAD}
     assert len({json.loads(row["row"])["ts"] for row in rejected}) == fast  # each row as it was, once
     counted = minutes[11]["ts"].cast(pa.int64()).to_numpy()
     counted = counted[np.arange(counted.size) % 97 != 0] // 10**6
-    assert answers_to(said, "all")[None, None][1] == (counted > counted.max() - 60).sum()
-    for row in last_sites(said):
+    assert answers_to(config, "all")[None, None][1] == (counted > counted.max() - 60).sum()
+    for row in last_sites(config):
         assert row["time"] < START + dt.timedelta(minutes=12)
         assert row["ahead"] > 0
         assert row["ahead_seen"] == row["seen"] == runs[-1]["began"]
 
 
-def last_sites(said):
-    rows = table(said, "sites")
+def last_sites(config):
+    rows = table(config, "sites")
     return [row for row in rows if row["batch"] == max(one["batch"] for one in rows)]
 
 
@@ -133,9 +133,9 @@ def test_a_stream_goes_on_after_a_pause_of_any_length(spark, tmp_path):
         rows = [{"ts": moment + dt.timedelta(milliseconds=50 * i), "key": 0, "site": "lima"} for i in range(200)]
         add_file(pa.Table.from_pylist(rows, events(1).schema), tmp_path / "source", number)
         moment = rows[-1]["ts"]
-    said = content(tmp_path / "source", tmp_path, queries=QUERIES, window={"length": "1h"})
-    run(spark, said)
-    assert [(row["counted"], row["late"], row["rejected"]) for row in table(said, "runs")] == [(200, 0, 0)] * 4
+    config = content(tmp_path / "source", tmp_path, queries=QUERIES, window={"length": "1h"})
+    run(spark, config)
+    assert [(row["counted"], row["late"], row["rejected"]) for row in table(config, "runs")] == [(200, 0, 0)] * 4
 
 
 def test_a_site_whose_rows_come_far_apart_loses_none(spark, tmp_path):
@@ -143,9 +143,9 @@ def test_a_site_whose_rows_come_far_apart_loses_none(spark, tmp_path):
     for number in range(4):
         rows = [{"ts": START + dt.timedelta(minutes=10 * (7 * number + i)), "key": 0, "site": "lima"} for i in range(7)]
         add_file(pa.Table.from_pylist(rows, events(1).schema), tmp_path / "source", number)
-    said = content(tmp_path / "source", tmp_path, queries=QUERIES, window={"length": "1h"})
-    run(spark, said)
-    assert [(row["counted"], row["rejected"]) for row in table(said, "runs")] == [(7, 0)] * 4
+    config = content(tmp_path / "source", tmp_path, queries=QUERIES, window={"length": "1h"})
+    run(spark, config)
+    assert [(row["counted"], row["rejected"]) for row in table(config, "runs")] == [(7, 0)] * 4
 
 
 def test_sites_are_told_with_when_they_were_last_seen(spark, tmp_path):
@@ -157,16 +157,16 @@ def test_sites_are_told_with_when_they_were_last_seen(spark, tmp_path):
         low = micros(START) + number * 60 * 10**6
         keep = (times >= low) & (times < low + 60 * 10**6) & ~((names == "oslo") & (number > 0))
         add_file(table_.filter(pa.array(keep)), tmp_path / "source", number)
-    said = content(tmp_path / "source", tmp_path, queries=QUERIES)
-    run(spark, said)
-    sites = {row["site"]: row for row in last_sites(said)}
-    runs = {row["batch"]: row for row in table(said, "runs")}
+    config = content(tmp_path / "source", tmp_path, queries=QUERIES)
+    run(spark, config)
+    sites = {row["site"]: row for row in last_sites(config)}
+    runs = {row["batch"]: row for row in table(config, "runs")}
     assert {site: row["seen"] for site, row in sites.items()} == {
         "lima": runs[2]["began"], "oslo": runs[0]["began"], "pune": runs[2]["began"]}  # fmt: skip
     for site, row in sites.items():
-        mine = times[(names == site) & ((site != "oslo") | (times < micros(START) + 60 * 10**6))]
-        assert row["counted"] == mine.size
-        assert row["time"] == dt.datetime.fromtimestamp(int(mine.max()) // 10**6, dt.UTC)
+        times_at_site = times[(names == site) & ((site != "oslo") | (times < micros(START) + 60 * 10**6))]
+        assert row["counted"] == times_at_site.size
+        assert row["time"] == dt.datetime.fromtimestamp(int(times_at_site.max()) // 10**6, dt.UTC)
         assert (row["late"], row["rejected"], row["ahead"], row["ahead_seen"]) == (0, 0, 0, None)
 
 
@@ -175,10 +175,10 @@ def test_a_batch_that_is_run_again_refuses_the_same_rows(spark, tmp_path):
     add_file(faster(events(2_000, minutes=1), 97, dt.timedelta(minutes=5)), tmp_path / "source", 0)
     tables = []
     for name in ("a", "b"):
-        said = content(tmp_path / "source", tmp_path / name, queries=QUERIES)
-        run(spark, said)
-        tables.append(in_order(table(said, "rejected")))
-        assert Pipeline.of(said).versions.read(0).clocks == {
+        config = content(tmp_path / "source", tmp_path / name, queries=QUERIES)
+        run(spark, config)
+        tables.append(in_order(table(config, "rejected")))
+        assert Pipeline.of(config).versions.read(0).clocks == {
             site: micros(START) // 10**6 + 59 for site in ("lima", "oslo", "pune")
         }
     assert tables[0] == tables[1]
@@ -188,7 +188,7 @@ def test_a_batch_that_is_run_again_refuses_the_same_rows(spark, tmp_path):
 def test_any_gap_is_allowed_where_the_file_says_so(spark, tmp_path):
     (tmp_path / "source").mkdir()
     add_file(faster(events(2_000, minutes=1), 97, dt.timedelta(minutes=5)), tmp_path / "source", 0)
-    said = content(tmp_path / "source", tmp_path, queries=QUERIES, window={"length": "10m", "ahead": "any"})
-    run(spark, said)
-    assert [row["rejected"] for row in table(said, "runs")] == [0]
-    assert answers_to(said, "all")[None, None][1] == len(range(0, 2_000, 97))
+    config = content(tmp_path / "source", tmp_path, queries=QUERIES, window={"length": "10m", "ahead": "any"})
+    run(spark, config)
+    assert [row["rejected"] for row in table(config, "runs")] == [0]
+    assert answers_to(config, "all")[None, None][1] == len(range(0, 2_000, 97))

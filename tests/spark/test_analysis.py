@@ -102,7 +102,7 @@ def test_a_pipeline_without_mistakes_passes(spark, folder, mode):
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(
-    ("sql", "told"),
+    ("sql", "message"),
     [
         ("sitte", 'the source has no column "sitte"; did you mean site? Its columns are ts, key, site, event, ms, n'),
         ("zzzzz", 'the source has no column "zzzzz"; its columns are ts, key, site, event, ms, n'),
@@ -118,13 +118,13 @@ def test_a_pipeline_without_mistakes_passes(spark, folder, mode):
          "without sum(…), explode(…), over (…)"),
     ],
 )  # fmt: skip
-def test_an_expression_that_spark_refuses_is_told_wherever_it_stands(spark, folder, mode, sql, told):
+def test_an_expression_that_spark_refuses_is_told_wherever_it_stands(spark, folder, mode, sql, message):
     path, lines = written(folder, mode, **dict.fromkeys(EVERYWHERE, sql))
     owners = ["", "", "", "", "", *(f' of the query "{name}"' for name in ("hot", "pairs", "pairs", "busy", "busy"))]
     expected = []
     for name, owner in zip(EVERYWHERE, owners, strict=True):
         place = re.sub(r"_(\d)__", r"[\1].", name).replace("__", ".")
-        expected.append(f'{path}:{lines[name]}: {place} = "{sql}"{owner}: {told}')
+        expected.append(f'{path}:{lines[name]}: {place} = "{sql}"{owner}: {message}')
     assert mistakes(spark, path) == expected
     with pytest.raises(ParameterError) as caught:  # a run says the same, and starts nothing
         Pipeline.from_file(path).run(spark)
@@ -142,9 +142,9 @@ def test_types_that_do_not_fit(spark, folder, mode):
         "queries_2__of": "site",
     }
     path, lines = written(folder, mode, **wrong)
-    told = mistakes(spark, path)
-    assert [line.partition(": ")[0] for line in told] == [f"{path}:{line}" for line in sorted(lines.values())]
-    assert [re.search("it is of type ([a-z]+); ", line)[1] for line in told] == [
+    messages = mistakes(spark, path)
+    assert [line.partition(": ")[0] for line in messages] == [f"{path}:{line}" for line in sorted(lines.values())]
+    assert [re.search("it is of type ([a-z]+); ", line)[1] for line in messages] == [
         "boolean",
         "double",
         "double",
@@ -158,25 +158,25 @@ def test_types_that_do_not_fit(spark, folder, mode):
 @pytest.mark.parametrize("mode", MODES)
 def test_what_can_be_checked_without_the_source_is(spark, folder, mode):
     path, lines = written(folder, mode, source__path=f"{folder}/nowhere", columns__key="keey", queries_0__where="ms >")
-    told = mistakes(spark, path)
-    assert [line.partition(": ")[0] for line in told] == [f"{path}:{line}" for line in sorted(lines.values())]
-    assert "there is nothing at this path" in told[0]
-    assert "did you mean key?" in told[1]
-    assert "Syntax error" in told[2]
+    messages = mistakes(spark, path)
+    assert [line.partition(": ")[0] for line in messages] == [f"{path}:{line}" for line in sorted(lines.values())]
+    assert "there is nothing at this path" in messages[0]
+    assert "did you mean key?" in messages[1]
+    assert "Syntax error" in messages[2]
     path, lines = written(folder, mode, source__columns="ts timestmp", columns__key="keey", queries_0__where="ms >")
-    told = mistakes(spark, path)  # nobody knows the columns, but SQL is SQL
-    assert [line.partition(": ")[0] for line in told] == [
+    messages = mistakes(spark, path)  # nobody knows the columns, but SQL is SQL
+    assert [line.partition(": ")[0] for line in messages] == [
         f"{path}:{lines[key]}" for key in ("source__columns", "queries_0__where")
     ]
-    assert 'Unsupported data type "TIMESTMP" (character 4); did you mean timestamp?' in told[0]
+    assert 'Unsupported data type "TIMESTMP" (character 4); did you mean timestamp?' in messages[0]
 
 
 def one_mistake(spark, path):
-    (told,) = mistakes(spark, path)
+    (mistake,) = mistakes(spark, path)
     with pytest.raises(InputError) as caught:
         Pipeline.from_file(path).run(spark)
-    assert str(caught.value) == told
-    return told
+    assert str(caught.value) == mistake
+    return mistake
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -223,19 +223,19 @@ def test_formats_that_only_stream_and_those_that_never_do(spark, folder):
 @pytest.mark.parametrize("mode", MODES)
 def test_a_filesystem_that_spark_does_not_have(spark, folder, mode):
     path, lines = written(folder, mode, source__path="s3a://bucket/events")
-    told = one_mistake(spark, path)
-    assert told.startswith(
+    mistake = one_mistake(spark, path)
+    assert mistake.startswith(
         f'{path}:{lines["source__path"]}: source.path = "s3a://bucket/events": cannot read the source: Spark '
     )
-    assert '"spark.jars.packages" = "org.apache.hadoop:hadoop-aws:3.' in told
+    assert '"spark.jars.packages" = "org.apache.hadoop:hadoop-aws:3.' in mistake
 
 
 def test_an_empty_directory(spark, folder):
     (folder / "empty").mkdir()
     path, lines = written(folder, "batch", source__path=f"{folder}/empty", source__columns=None)
-    told = one_mistake(spark, path)
-    assert told.startswith(f"{path}:{lines['source__path']}: ")
-    assert "there are no parquet files here to take the columns from; add files, or columns = " in told
+    mistake = one_mistake(spark, path)
+    assert mistake.startswith(f"{path}:{lines['source__path']}: ")
+    assert "there are no parquet files here to take the columns from; add files, or columns = " in mistake
     for mode in MODES:  # with columns it is a source without rows
         path, _ = written(folder, mode, source__path=f"{folder}/empty", columns__count="1", queries_2__of="ms")
         analyse(load(path), spark)
@@ -265,18 +265,18 @@ def test_metadata_of_files_can_be_read(spark, tmp_path, mode):
     text = text.replace('where = "ms > 5"', 'where = "_metadata.file_path like \'%0000.parquet\'"\nby = "site"')
     text = text.replace('count = "n"\n', "").replace('kind = "top"', 'kind = "counts"\nkeys = [0, 1]')
     (tmp_path / "shop.toml").write_text(text)
-    config = load(tmp_path / "shop.toml")
-    analyse(config, spark)
-    Pipeline(config).run(spark)
-    said = {"store": {"path": str(tmp_path / "store")}, "window": {"length": "10m"}}
+    pipeline_file = load(tmp_path / "shop.toml")
+    analyse(pipeline_file, spark)
+    Pipeline(pipeline_file).run(spark)
+    config = {"store": {"path": str(tmp_path / "store")}, "window": {"length": "10m"}}
     newest = max(rows["ts"].to_pylist())
     first = [row for row in rows.slice(0, 200).to_pylist() if (newest - row["ts"]).total_seconds() < 600]
     for key in (0, 1):
-        low, _, high = answers_to(said, "hot").get(("0000.parquet", str(key)), (0, 0, 0))
+        low, _, high = answers_to(config, "hot").get(("0000.parquet", str(key)), (0, 0, 0))
         assert low <= sum(row["key"] == key for row in first) <= high
-    (rejected,) = table(said, "rejected")
+    (rejected,) = table(config, "rejected")
     assert (rejected["reason"], rejected["site"]) == ("no time", "0002.parquet")
-    assert sum(row["counted"] for row in table(said, "runs")) == 400
+    assert sum(row["counted"] for row in table(config, "runs")) == 400
     assert START.year == newest.year
 
 
@@ -285,5 +285,5 @@ def test_metadata_of_a_source_that_has_none(spark, folder):
     text = re.sub(r"(?s)\[columns\].*?\n\n", '[columns]\ntime = "timestamp"\nkey = "_metadata.file_name"\n\n', path.read_text())
     text = re.sub(r'(?s)\[\[queries\]\]\nname = "pairs".*?(?=\[store\])', "", text).replace('where = "ms > 5"', "")
     path.write_text(text)
-    (told,) = mistakes(spark, path)
-    assert told.endswith("this source has no _metadata, which only files have; use one of its columns: timestamp, value")
+    (mistake,) = mistakes(spark, path)
+    assert mistake.endswith("this source has no _metadata, which only files have; use one of its columns: timestamp, value")

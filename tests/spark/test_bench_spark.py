@@ -26,8 +26,8 @@ def test_it_runs_on_a_file(spark, tmp_path):
     rng = np.random.default_rng(2)
     ts, keys = np.sort(rng.integers(0, 5000, 3000)), [f"/page/{page}" for page in rng.zipf(1.3, 3000)]
     pq.write_table(pa.table({"ts": ts, "key": keys}), tmp_path / "mine.parquet")
-    told = ["bench", "spark", "--quick", "--json", "--rows", "2000", "--data", str(tmp_path / "mine.parquet")]
-    result = CliRunner().invoke(cli.app, told)
+    command = ["bench", "spark", "--quick", "--json", "--rows", "2000", "--data", str(tmp_path / "mine.parquet")]
+    result = CliRunner().invoke(cli.app, command)
     assert result.exit_code == 0, result.output
     report = json.loads(result.stdout, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))["reports"]["spark"]
     crossing, ticks, windows, stream, state, scaling, traffic, counted = (table["rows"] for table in report["tables"])
@@ -46,9 +46,9 @@ def test_it_runs_on_a_file(spark, tmp_path):
     assert [row["master"] for row in scaling] == ["local[1]", "local[2]"]
     assert [(row["sites"], row["rows"]) for row in traffic] == [(sites, rows) for sites in (4, 16) for rows in (125, 2000)]
     assert all(row["shuffled KB"] > 0 for row in traffic)
-    kept = {verdict["claim"]: verdict["ok"] for verdict in report["verdicts"]}
-    assert kept["exact windows: share of answers outside their bounds"]
-    assert kept["streaming: state on disk / its sketches"]
+    verdicts = {verdict["claim"]: verdict["ok"] for verdict in report["verdicts"]}
+    assert verdicts["exact windows: share of answers outside their bounds"]
+    assert verdicts["streaming: state on disk / its sketches"]
     assert spark.range(3).count() == 3  # the session is still there
 
 

@@ -35,11 +35,11 @@ def packed(batches, assignment=None):
 @given(st.lists(ROWS, max_size=3))
 def test_every_row_comes_out_as_it_went_in(parts):
     sent = [batch(rows) for rows in parts]
-    found = list(unbundle(packed(sent), SCHEMA))
-    assert all(part.schema.names == SCHEMA.names for part in found)
-    if found:
-        concatenate([part.column("site") for part in found])
-    rows = [tuple(row.values()) for part in found for row in part.to_pylist()]
+    batches = list(unbundle(packed(sent), SCHEMA))
+    assert all(part.schema.names == SCHEMA.names for part in batches)
+    if batches:
+        concatenate([part.column("site") for part in batches])
+    rows = [tuple(row.values()) for part in batches for row in part.to_pylist()]
     assert Counter(rows) == Counter(tuple(row.values()) for part in sent for row in part.to_pylist())
 
 
@@ -50,10 +50,10 @@ def test_rows_of_a_site_keep_their_order_and_go_to_one_task(rows):
     tasks = made.column("task").to_pylist()
     assert len(set(tasks)) == len(tasks)
     for task, part in zip(tasks, unbundle([made], SCHEMA), strict=True):
-        found = [tuple(row.values()) for row in part.to_pylist()]
-        assert {assignment.task_of(row[0]) for row in found} == {task}
-        for site in {row[0] for row in found}:
-            assert [row for row in found if row[0] == site] == [row for row in rows if row[0] == site]
+        received = [tuple(row.values()) for row in part.to_pylist()]
+        assert {assignment.task_of(row[0]) for row in received} == {task}
+        for site in {row[0] for row in received}:
+            assert [row for row in received if row[0] == site] == [row for row in rows if row[0] == site]
 
 
 def test_what_is_nowhere_does_not_travel():
@@ -74,10 +74,10 @@ def test_any_number_of_sites_fits_a_task(count):
     rows = [(f"site {number}", number, None, None) for number in range(count)] + [(None, -1, None, None)]
     sent = [batch(rows), batch(rows[::-1])]
     made = [one for part in sent for one in packed([part], SiteAssignment([], 1))]
-    found = list(unbundle(made, SCHEMA))
-    sites = concatenate([part.column("site") for part in found])
+    batches = list(unbundle(made, SCHEMA))
+    sites = concatenate([part.column("site") for part in batches])
     assert Counter(sites.to_pylist()) == Counter(row[0] for row in rows + rows)
-    assert all(part.num_rows == len(rows) for part in found)
+    assert all(part.num_rows == len(rows) for part in batches)
 
 
 def test_bytes_grow_with_sites_and_rows_and_not_with_both():

@@ -132,16 +132,19 @@ def test_a_batch_in_a_process_of_its_own(shop):
     out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, err
     assert re.fullmatch(r"shop: batch 0, 600 rows \([\d,]+ rows/s\), 0 late, 0 rejected, 2 sites, .+\n", err)
-    said = json_of(out)
-    assert {row["time"] for row in (*said["batches"], *said["answers"])} == {"2026-01-01T00:09:59Z"}
-    assert (said["stopped"], said["notes"], said["alerts"]) == (False, [], [])
-    assert {name: said["totals"][name] for name in ("batches", "rows", "counted")} == {
+    document = json_of(out)
+    assert {row["time"] for row in (*document["batches"], *document["answers"])} == {"2026-01-01T00:09:59Z"}
+    assert (document["stopped"], document["notes"], document["alerts"]) == (False, [], [])
+    assert {name: document["totals"][name] for name in ("batches", "rows", "counted")} == {
         "batches": 1,
         "rows": 600,
         "counted": 600,
     }
-    assert [(row["site"], row["value"]) for row in said["answers"] if row["query"] == "rows"] == [("lima", 200), ("paris", 400)]
-    hot = next(row for row in said["answers"] if row["query"] == "hot")
+    assert [(row["site"], row["value"]) for row in document["answers"] if row["query"] == "rows"] == [
+        ("lima", 200),
+        ("paris", 400),
+    ]
+    hot = next(row for row in document["answers"] if row["query"] == "hot")
     assert hot["item"] == "/hot"
     assert hot["low"] <= 300 <= hot["high"]
 
@@ -181,13 +184,13 @@ def test_alerts_are_told_as_they_come_and_reasons_are_counted(spark, shop, tmp_p
         os.utime(file, (2**30 + number, 2**30 + number))
     result = run(shop(more=flood), "--json")
     assert result.exit_code == 0, result.output
-    said = json_of(result.stdout)
+    document = json_of(result.stdout)
     firing = [line for line in result.stderr.splitlines() if line.startswith("alert firing: ")]
     assert re.fullmatch(r"alert firing: 2026-01-01 00:\d\d:59 flood: [\d,.]+ \(.+ … .+\)", firing[0]), result.stderr
-    assert said["alerts"][0]["state"] == "firing"
-    assert (said["totals"]["rejected"], said["totals"]["late"]) == (7, 300)
+    assert document["alerts"][0]["state"] == "firing"
+    assert (document["totals"]["rejected"], document["totals"]["late"]) == (7, 300)
     (stored,) = {row["reason"] for row in Store(str(tmp_path / "store")).read("rejected").to_pylist()}
-    assert said["reasons"] == [{"reason": stored, "rows": 7}]
+    assert document["reasons"] == [{"reason": stored, "rows": 7}]
 
 
 def test_every_table_can_be_read_right_after_the_first_batch(spark, shop, tmp_path):
@@ -195,13 +198,13 @@ def test_every_table_can_be_read_right_after_the_first_batch(spark, shop, tmp_pa
     assert run(shop("batch"), "--quiet").exit_code == 0
     store = Store(str(tmp_path / "store"))
     for table in tables():
-        wanted, folder = store.read(table), f"{store.path}/{table}"
-        found = ds.dataset(folder).to_table()
-        assert (found.schema, found.num_rows) == (wanted.schema, wanted.num_rows)
+        expected, folder = store.read(table), f"{store.path}/{table}"
+        dataset = ds.dataset(folder).to_table()
+        assert (dataset.schema, dataset.num_rows) == (expected.schema, expected.num_rows)
         frame = pd.read_parquet(folder)
-        assert (list(frame.columns), len(frame)) == (wanted.schema.names, wanted.num_rows)
+        assert (list(frame.columns), len(frame)) == (expected.schema.names, expected.num_rows)
         rows = spark.read.parquet(folder)
-        assert (rows.columns, rows.count()) == (wanted.schema.names, wanted.num_rows)
+        assert (rows.columns, rows.count()) == (expected.schema.names, expected.num_rows)
     assert store.read("alerts").num_rows == store.read("late").num_rows == store.read("rejected").num_rows == 0
     assert store.read("answers").num_rows > 0
 
@@ -217,8 +220,8 @@ def test_on_a_terminal_it_can_be_watched(spark, shop, monkeypatch):
 
 def test_check_explains_and_runs_nothing(spark, shop, tmp_path, monkeypatch):
     path = shop()
-    said = json_of(run(path, "--check", "--json", "--arrivals", "5000").stdout)
-    assert (said["name"], said["arrivals"], said["sql_checked"]) == ("shop", 5000, True)
+    document = json_of(run(path, "--check", "--json", "--arrivals", "5000").stdout)
+    assert (document["name"], document["arrivals"], document["sql_checked"]) == ("shop", 5000, True)
     result = run(path, "--check", "--arrivals", "5000", "--master", "spark://far:7077")
     assert result.exit_code == 0, result.output
     assert result.stderr == ""
@@ -382,13 +385,13 @@ def test_ctrl_c_stops_after_the_batch_and_the_next_run_goes_on(tmp_path):
     path.write_text(RATE.format(folder=tmp_path))
     counted = 0
     for _ in range(2):
-        code, said, err = interrupted(path)
+        code, out, err = interrupted(path)
         assert code == 130, err
         assert f"lately: stopped; the state is kept in {tmp_path}/state" in err
         assert "Traceback" not in err
-        assert said["stopped"]
-        counted += said["totals"]["counted"]
-        assert said["answers"][-1]["value"] == counted  # nothing is lost, nothing counts twice
+        assert out["stopped"]
+        counted += out["totals"]["counted"]
+        assert out["answers"][-1]["value"] == counted  # nothing is lost, nothing counts twice
     runs = Store(str(tmp_path / "store")).read("runs")
     assert runs["batch"].to_pylist() == list(range(runs.num_rows))
     assert sum(runs["counted"].to_pylist()) == counted
@@ -433,8 +436,8 @@ def runs_java(process):
 @pytest.mark.parametrize("options", [[], ["--check"]], ids=["run", "check"])
 def test_a_signal_while_spark_starts_does_not_wait_for_it(number, code, options, shop, tmp_path):
     path = shop()
-    found, out, err = stopped_when(runs_java, path, *options, number=number)
-    assert found == code, err
+    exit_code, out, err = stopped_when(runs_java, path, *options, number=number)
+    assert exit_code == code, err
     if options:
         assert (out, err) == ("", "lately: stopped before the check was done\n")
     else:
@@ -503,9 +506,9 @@ def test_the_second_ctrl_c_gives_up_the_batch_in_one_line(shop, tmp_path):
 def done(batch=0, **changes):
     time = datetime(2026, 1, 1, tzinfo=UTC)
     answer = Answer(time, batch, "q", value=2.0, low=-float("inf"), high=float("inf"), confidence=0.9)
-    given = {"batch": batch, "time": time, "rows": 10, "counted": 8, "late": 1, "rejected": 1}
-    given |= {"sites": 2, "seconds": 0.5, "state_bytes": 2048, "answers": [answer], "alerts": []}
-    return BatchReport(**given | changes)
+    fields = {"batch": batch, "time": time, "rows": 10, "counted": 8, "late": 1, "rejected": 1}
+    fields |= {"sites": 2, "seconds": 0.5, "state_bytes": 2048, "answers": [answer], "alerts": []}
+    return BatchReport(**fields | changes)
 
 
 def test_what_is_shown_of_a_run_so_far():
@@ -522,9 +525,9 @@ def test_what_is_shown_of_a_run_so_far():
     shown = screen.file.getvalue()
     for words in ("note: query 'x' is new", "30 rows", "20 rows/s", "3 alerts", "-∞ … ∞", "firing"):
         assert words in shown
-    said = progress.as_dict([], stopped=True)
-    assert json.loads(json.dumps(said, allow_nan=False)) == said
-    assert said["answers"][0]["high"] is None
+    document = progress.as_dict([], stopped=True)
+    assert json.loads(json.dumps(document, allow_nan=False)) == document
+    assert document["answers"][0]["high"] is None
     assert "behind" not in RunProgress("x", continuous=False).progress_line(later)
 
 

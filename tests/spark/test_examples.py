@@ -29,13 +29,13 @@ def top(tmp_path_factory):
 @pytest.fixture(scope="module")
 def stores(top, spark):
     """What the pipelines have answered, by name."""
-    found = {}
+    store_of_pipeline = {}
     for name in NAMES:
         text = (EXAMPLES / name / "pipeline.toml").read_text().replace("examples/", f"{top}/")
         pipeline = Pipeline(parse(text, name))
         pipeline.run(spark)
-        found[name] = pipeline.store
-    return found
+        store_of_pipeline[name] = pipeline.store
+    return store_of_pipeline
 
 
 def answers(store: Store, query):
@@ -60,8 +60,8 @@ def test_no_row_is_lost(stores, top, name):
 @pytest.mark.parametrize("name", NAMES)
 def test_every_query_is_answered_and_every_sketch_is_there(stores, name):
     text = (EXAMPLES / name / "pipeline.toml").read_text()
-    asked = {query.name for query in parse(text, name).queries}
-    assert {row["query"] for row in stores[name].read("answers").to_pylist()} >= asked
+    names = {query.name for query in parse(text, name).queries}
+    assert {row["query"] for row in stores[name].read("answers").to_pylist()} >= names
     assert stores[name].read("sketches").num_rows > 0
 
 
@@ -70,9 +70,9 @@ def test_weblogs_has_the_hot_pages_in_its_logs(stores, top):
     for line in lines(top / "weblogs" / "data"):
         if "[01/Jun/2026:09:2" in line:
             seen[line.split('"GET ')[1].split("?")[0]] += 1
-    found = answers(stores["weblogs"], "hot pages")
-    assert (None, "/") in found
-    for (_, path), row in found.items():
+    rows = answers(stores["weblogs"], "hot pages")
+    assert (None, "/") in rows
+    for (_, path), row in rows.items():
         assert row["low"] <= seen[path] <= row["high"], path
     assert {site for site, _ in answers(stores["weblogs"], "hot pages by site")} == {"paris", "tokyo", "lima"}
 
@@ -131,5 +131,5 @@ print("".join(out["text"] for cell in book.cells for out in cell.get("outputs", 
     command = [sys.executable, "-c", code, str(EXAMPLES / "tour.ipynb"), str(PATIENCE)]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr
-    for said in ("/tickets", "the alarm came", "Estimate("):
-        assert said in done.stdout
+    for text in ("/tickets", "the alarm came", "Estimate("):
+        assert text in done.stdout

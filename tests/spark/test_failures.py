@@ -24,11 +24,11 @@ LEAKS = re.compile(r"_lately_|[Pp]y4[Jj]|\bo\d+\.\w|\n|\tat |SQLSTATE|Traceback|
 
 
 def caught(call):
-    with pytest.raises((PySparkException, Py4JJavaError)) as found:
+    with pytest.raises((PySparkException, Py4JJavaError)) as raised:
         call()
-    said = reason(found.value)
-    assert not LEAKS.search(said), said
-    return said
+    message = reason(raised.value)
+    assert not LEAKS.search(message), message
+    return message
 
 
 def fails(error, *args):
@@ -49,8 +49,10 @@ def test_the_end_of_a_workers_traceback(spark):
     assert caught(lambda: rows.mapInArrow(fails(InputError, "it is gone;\nrestore it"), "id bigint").collect()) == (
         "it is gone; restore it"
     )
-    said = caught(lambda: rows.mapInArrow(fails(OSError, 28, "No space left on device", "/disk/file"), "id bigint").collect())
-    assert said == "/disk/file: No space left on device"
+    message = caught(
+        lambda: rows.mapInArrow(fails(OSError, 28, "No space left on device", "/disk/file"), "id bigint").collect()
+    )
+    assert message == "/disk/file: No space left on device"
     assert caught(lambda: rows.mapInArrow(fails(MemoryError), "id bigint").collect()) == "MemoryError"
 
 
@@ -66,12 +68,12 @@ def test_a_worker_that_dies(spark):
 
 def test_files_that_cannot_be_read_are_named(spark, tmp_path):
     (tmp_path / "broken.parquet").write_bytes(b"no Parquet at all, really")
-    said = caught(lambda: spark.read.schema("id bigint").parquet(str(tmp_path / "broken.parquet")).collect())
-    assert said.startswith(f"file:{tmp_path}/broken.parquet is not a Parquet file")
+    message = caught(lambda: spark.read.schema("id bigint").parquet(str(tmp_path / "broken.parquet")).collect())
+    assert message.startswith(f"file:{tmp_path}/broken.parquet is not a Parquet file")
     spark.range(3).write.parquet(str(tmp_path / "numbers"))
-    said = caught(lambda: spark.read.schema("id timestamp").parquet(str(tmp_path / "numbers")).collect())
-    assert f"{tmp_path}/numbers/part-" in said
-    assert "Expected Spark type timestamp, actual Parquet type INT64" in said
+    message = caught(lambda: spark.read.schema("id timestamp").parquet(str(tmp_path / "numbers")).collect())
+    assert f"{tmp_path}/numbers/part-" in message
+    assert "Expected Spark type timestamp, actual Parquet type INT64" in message
 
 
 def test_errors_of_expressions_and_options(spark, tmp_path):
@@ -80,8 +82,8 @@ def test_errors_of_expressions_and_options(spark, tmp_path):
     assert caught(lambda: rows.select(F.expr("1 / (id - id)")).collect()) == (
         "Division by zero. Use `try_divide` to tolerate divisor being 0 and return NULL instead"
     )
-    said = caught(lambda: spark.read.option("header", "maybe").csv(str(tmp_path)))
-    assert said == "header flag can be true or false"
+    message = caught(lambda: spark.read.option("header", "maybe").csv(str(tmp_path)))
+    assert message == "header flag can be true or false"
     assert caught(lambda: spark.read.format("jdbc").option("url", "jdbc:no:x").option("dbtable", "t").load()) == (
         "No suitable driver"
     )
@@ -100,10 +102,10 @@ def test_python_inside_of_java_inside_of_python(spark, tmp_path):
             "header flag can be true or false",
         ),
     }
-    for name, (function, told) in broken.items():
+    for name, (function, message) in broken.items():
         writer = rows.writeStream.foreachBatch(function).option("checkpointLocation", str(tmp_path / name))
         query = writer.trigger(availableNow=True).start()
-        assert caught(query.awaitTermination) == told
+        assert caught(query.awaitTermination) == message
 
 
 def test_a_java_that_has_gone():
@@ -134,15 +136,15 @@ def damaged(tmp_path, number):
 def test_a_batch_that_fails_says_which_and_what_the_state_is(spark, stream, tmp_path):
     rows = events(1200)
     damaged(tmp_path, 1)
-    with pytest.raises(LatelyError) as found:
+    with pytest.raises(LatelyError) as raised:
         run(spark, stream)
-    said = str(found.value)
-    assert said.startswith("batch 1 failed: ")
-    assert f"{tmp_path}/source/0001.parquet is not a Parquet file" in said
-    assert said.endswith("; the state is as batch 0 left it, and the next run processes batch 1 again")
-    assert not LEAKS.search(said)
-    assert isinstance(found.value.__cause__, Py4JJavaError | PySparkException)
-    assert "org.apache.spark" in details(found.value)
+    message = str(raised.value)
+    assert message.startswith("batch 1 failed: ")
+    assert f"{tmp_path}/source/0001.parquet is not a Parquet file" in message
+    assert message.endswith("; the state is as batch 0 left it, and the next run processes batch 1 again")
+    assert not LEAKS.search(message)
+    assert isinstance(raised.value.__cause__, Py4JJavaError | PySparkException)
+    assert "org.apache.spark" in details(raised.value)
     add_file(rows.slice(400, 400), tmp_path / "source", 1)
     run(spark, stream)
     assert [row["rows"] for row in table(stream, "runs")] == [400, 400, 400]
@@ -185,11 +187,11 @@ checkpoint = "state"
 """
     config = parse(text, "shop.toml")
     rows = spark.range(3).select(F.expr(config.queries[0].where))
-    with pytest.raises(LatelyError) as found, in_batch(config, 7, StateVersions(str(tmp_path))):
+    with pytest.raises(LatelyError) as raised, in_batch(config, 7, StateVersions(str(tmp_path))):
         rows.collect()
     start = 'shop.toml:15: queries[0].where = "element_at(array(id), 7) > 3" of the query "odd": batch 7 failed: '
-    assert str(found.value).startswith(start)
-    assert not LEAKS.search(str(found.value))
+    assert str(raised.value).startswith(start)
+    assert not LEAKS.search(str(raised.value))
 
 
 def test_what_listeners_raise_is_not_the_batchs_fault(spark, stream):
@@ -217,12 +219,12 @@ def test_a_stream_whose_source_goes_away_between_batches(spark, stream, tmp_path
     for path in offsets.glob(".*.crc"):
         path.unlink()
     add_file(events(400, seed=5), tmp_path / "source", 3)
-    with pytest.raises(LatelyError) as found:
+    with pytest.raises(LatelyError) as raised:
         run(spark, stream)
-    said = str(found.value)
-    assert said.startswith("the stream stopped: ")
-    assert said.endswith("; the state is as batch 2 left it, and the next run continues from there")
-    assert not LEAKS.search(said)
+    message = str(raised.value)
+    assert message.startswith("the stream stopped: ")
+    assert message.endswith("; the state is as batch 2 left it, and the next run continues from there")
+    assert not LEAKS.search(message)
 
 
 def test_an_option_that_the_source_refuses_is_told_with_its_line(spark, stream, tmp_path):
@@ -256,10 +258,10 @@ def test_the_log_of_a_run_gets_all_of_it(spark, stream, tmp_path):
     damaged(tmp_path, 0)
     log = tmp_path / "run.log"
     log.write_text("what Java wrote\n")
-    with pytest.raises(LatelyError) as found:
+    with pytest.raises(LatelyError) as raised:
         run(spark, stream)
-    told = with_log(found.value, log)
-    assert str(told) == f"{found.value}; Spark's output is in {log}"
+    message = with_log(raised.value, log)
+    assert str(message) == f"{raised.value}; Spark's output is in {log}"
     text = log.read_text()
     assert text.startswith("what Java wrote\n")
     assert "is not a Parquet file" in text
@@ -319,20 +321,20 @@ def test_a_full_disk_is_told_with_its_path_and_nothing_is_lost(spark, tmp_path, 
     queries = [*COUNT, {"name": "top", "kind": "top", "eps": 0.05}]
     whole = content(source, tmp_path / "whole", queries=queries)
     run(spark, whole)  # first, so that all kernels are compiled and nothing but the pipeline writes files
-    said = content(source, tmp_path / "full", queries=queries)
+    config = content(source, tmp_path / "full", queries=queries)
     if place == "store":
         with little_room(), pytest.raises(InputError, match=r"cannot write to the store .*File too large.*; make space there$"):
-            run(spark, said)
-        Pipeline.of(said).store.prepare()
-    with FULL[place](), pytest.raises(LatelyError) as found:
-        run(spark, said)
-    error = str(found.value)
+            run(spark, config)
+        Pipeline.of(config).store.prepare()
+    with FULL[place](), pytest.raises(LatelyError) as raised:
+        run(spark, config)
+    error = str(raised.value)
     assert error.startswith(f"batch 0 failed: {tmp_path}/full/{place}/")
     assert ": File too large: make space there, nothing is lost; there is no state yet" in error
     assert not LEAKS.search(error)
-    run(spark, said)
-    runs = table(said, "runs")
+    run(spark, config)
+    runs = table(config, "runs")
     assert [row["batch"] for row in runs] == list(range(len(runs)))
     assert sum(row["counted"] for row in runs) == 1200
-    assert answers_to(said, "n")[None, None][1] == in_range(rows, 600).num_rows
-    assert answers_to(said, "top") == answers_to(whole, "top")
+    assert answers_to(config, "n")[None, None][1] == in_range(rows, 600).num_rows
+    assert answers_to(config, "top") == answers_to(whole, "top")

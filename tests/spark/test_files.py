@@ -85,16 +85,18 @@ def assert_rows(df, key, by=(), count=None, table=TABLE, kind="ecm"):
         made, twin = lt.from_bytes(bytes(row["sketch"])), windows[group]
         assert (row["arrivals"], row["skipped"]) == (twin.since(-1), skipped[group])
         assert row["newest"].timestamp() == twin.now
-        found = twin.frequencies(twin.now - 3600 + 1)
-        assert sum(found.values()) in made.total()
+        counts = twin.frequencies(twin.now - 3600 + 1)
+        assert sum(counts.values()) in made.total()
         if kind in ("ecm", "topk", "dyadic"):
-            assert all(count in made.count(key) for key, count in found.items())
+            assert all(count in made.count(key) for key, count in counts.items())
         if kind == "topk":
-            assert {key for key, count in found.items() if count >= 0.15 * sum(found.values())} <= set(made.heavy_hitters().key)
+            assert {key for key, count in counts.items() if count >= 0.15 * sum(counts.values())} <= set(
+                made.heavy_hitters().key
+            )
         if kind == "quantiles":
-            assert quantile(+found, 0.5) in made.quantile(0.5)
+            assert quantile(+counts, 0.5) in made.quantile(0.5)
         if kind == "dyadic":
-            assert between_keys(found, 5, 20) in made.count_range(5, 20)
+            assert between_keys(counts, 5, 20) in made.count_range(5, 20)
     return rows
 
 
@@ -116,9 +118,9 @@ def test_one_task_over_files_in_order_is_bit_for_bit_the_librarys_sketch(spark, 
     """Also with nulls among the keys, which leave the others what they are."""
     key, options = KINDS[kind]
     (row,) = sketch_files(folder, key=key, time="ts", kind=kind, tasks=1, **options).collect()
-    mine = [row for row in TABLE.to_pylist() if None not in (row[key], row["ts"])]
+    rows = [row for row in TABLE.to_pylist() if None not in (row[key], row["ts"])]
     plain = SketchRecipe.of(kind, **options).empty()
-    plain.update([r[key] for r in mine], [r["ts"] for r in mine])
+    plain.update([r[key] for r in rows], [r["ts"] for r in rows])
     assert bytes(row["sketch"]) == plain.to_bytes()
 
 
@@ -177,13 +179,13 @@ def test_lists_of_files_and_single_ones(spark, folder):
     files = [f"{folder}/{number}.parquet" for number in range(3)]
     assert_rows(sketch_files(files, key="url", time="ts", **BASE), "url")
     first = pq.read_table(files[0])
-    for one in (files[0], files[:1], f"file://{files[0]}"):
-        assert_rows(sketch_files(one, key="url", time="ts", **BASE), "url", table=first)
+    for paths in (files[0], files[:1], f"file://{files[0]}"):
+        assert_rows(sketch_files(paths, key="url", time="ts", **BASE), "url", table=first)
 
 
 def test_filesystems_by_their_names_and_as_they_are(spark, folder):
-    given = [(f"file://{folder}", None), (folder, pa.fs.LocalFileSystem()), (f"file://{folder}", pa.fs.LocalFileSystem())]
-    for path, filesystem in given:
+    paths = [(f"file://{folder}", None), (folder, pa.fs.LocalFileSystem()), (f"file://{folder}", pa.fs.LocalFileSystem())]
+    for path, filesystem in paths:
         assert_rows(sketch_files(path, key="url", time="ts", filesystem=filesystem, **BASE), "url")
 
 
@@ -261,13 +263,13 @@ def test_paths_that_lead_nowhere_are_told(spark, tmp_path):
     (tmp_path / "mixed").mkdir()
     pq.write_table(TABLE, tmp_path / "mixed" / "a.parquet")
     (tmp_path / "mixed" / "b.csv").write_text("no,Parquet")
-    for name, told in (
+    for name, message in (
         ("empty", "no Parquet files in '.*empty'; check the path"),
         ("missing", "cannot read '.*missing' as Parquet"),
         ("notes.txt", r"cannot read '.*notes\.txt' as Parquet"),
         ("mixed", "cannot read '.*mixed' as Parquet"),
     ):
-        with pytest.raises(InputError, match=told):
+        with pytest.raises(InputError, match=message):
             sketch_files(f"{tmp_path}/{name}", key="url", time="ts", **BASE)
     with pytest.raises(ParameterError, match=r"path=\[\]; name at least one"):
         sketch_files([], key="url", time="ts", **BASE)
@@ -297,9 +299,9 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize(("wrong", "told"), WRONG.values(), ids=WRONG)
-def test_what_is_wrong_is_told_before_anything_runs(spark, folder, wrong, told):
+@pytest.mark.parametrize(("wrong", "message"), WRONG.values(), ids=WRONG)
+def test_what_is_wrong_is_told_before_anything_runs(spark, folder, wrong, message):
     before = len(spark.sparkContext.statusTracker().getJobIdsForGroup(None))
-    with pytest.raises(ParameterError, match=told):
+    with pytest.raises(ParameterError, match=message):
         sketch_files(folder, **({"key": "url", "time": "ts"} | BASE | wrong))
     assert len(spark.sparkContext.statusTracker().getJobIdsForGroup(None)) == before

@@ -77,26 +77,26 @@ def exact(key, by=(), count=None, table=TABLE, window=3600):
 
 def assert_answers(made, twin, kind):
     """Every answer's bounds hold."""
-    found = twin.frequencies(twin.now - 3600 + 1)
-    total = sum(found.values())
+    counts = twin.frequencies(twin.now - 3600 + 1)
+    total = sum(counts.values())
     assert total in made.total()
     if kind in ("ecm", "topk", "dyadic"):
-        for key, count in found.items():
+        for key, count in counts.items():
             assert count in made.count(key)
     if kind == "ecm":
-        assert second_moment(found) in made.self_join()
+        assert second_moment(counts) in made.self_join()
     if kind == "topk":
-        assert {key for key, count in found.items() if count >= 0.15 * total} <= set(made.heavy_hitters().key)
+        assert {key for key, count in counts.items() if count >= 0.15 * total} <= set(made.heavy_hitters().key)
     if kind == "quantiles":
-        assert quantile(+found, 0.5) in made.quantile(0.5)
-        assert between_keys(found, 0, 20) in made.rank(20)
+        assert quantile(+counts, 0.5) in made.quantile(0.5)
+        assert between_keys(counts, 0, 20) in made.rank(20)
     if kind == "dyadic":
-        assert between_keys(found, 5, 20) in made.count_range(5, 20)
-        assert quantile(+found, 0.9) in made.quantile(0.9)
+        assert between_keys(counts, 5, 20) in made.count_range(5, 20)
+        assert quantile(+counts, 0.9) in made.quantile(0.9)
     if kind == "wcm":
-        assert abs(made.count(7).value - found[7]) <= 0.25 * total  # what it counts is not certain
+        assert abs(made.count(7).value - counts[7]) <= 0.25 * total  # what it counts is not certain
     if kind == "ams":
-        assert abs(made.self_join().value - second_moment(found)) <= 0.6 * second_moment(found)
+        assert abs(made.self_join().value - second_moment(counts)) <= 0.6 * second_moment(counts)
 
 
 def assert_rows(rows, windows, skipped, kind="ecm", by=(), merges=None):
@@ -126,9 +126,9 @@ def test_one_partition_in_order_is_bit_for_bit_the_librarys_sketch(frames, kind)
     key = "url" if kind in ("ecm", "topk") else "i"
     rows = sketch(frames[1], key=key, time="ts", by="site", count="n", kind=kind, **KINDS[kind]).collect()
     for row in rows:
-        mine = [r for r in TABLE.to_pylist() if r["site"] == row["site"] and None not in (r[key], r["ts"], r["n"])]
+        site_rows = [r for r in TABLE.to_pylist() if r["site"] == row["site"] and None not in (r[key], r["ts"], r["n"])]
         plain = SketchRecipe.of(kind, **KINDS[kind]).empty()
-        plain.update([r[key] for r in mine], [r["ts"] for r in mine], [r["n"] for r in mine])
+        plain.update([r[key] for r in site_rows], [r["ts"] for r in site_rows], [r["n"] for r in site_rows])
         assert bytes(row["sketch"]) == plain.to_bytes()
     assert {row["site"] for row in rows} == {"lima", "paris", "tokyo", None}
 
@@ -154,8 +154,8 @@ def test_keys_of_several_columns(frames):
         rows = sketch(frames[7], key=["url", "zone"], time="ts", kind=kind, **options).collect()
         windows, skipped = exact(["url", "zone"])
         assert_rows(rows, windows, skipped)
-        made, found = lt.from_bytes(bytes(rows[0]["sketch"])), windows[()].frequencies(windows[()].now - 3600 + 1)
-        assert found[("/7", 1)] in made.count(("/7", 1))
+        made, counts = lt.from_bytes(bytes(rows[0]["sketch"])), windows[()].frequencies(windows[()].now - 3600 + 1)
+        assert counts[("/7", 1)] in made.count(("/7", 1))
         if kind == "topk":
             assert ("/7", 0) in made.top().key
 
@@ -173,11 +173,11 @@ def test_sketches_are_merged_by_group(frames):
 
 
 def test_sketches_that_are_null_are_left_out_of_a_merge(spark):
-    one = lt.EcmSketch(window="1h", eps=0.1, delta=0.1)
-    one.update(["a"], [START])
-    blobs = [("x", one.to_bytes()), ("x", None), ("y", None)]
+    sketch = lt.EcmSketch(window="1h", eps=0.1, delta=0.1)
+    sketch.update(["a"], [START])
+    blobs = [("x", sketch.to_bytes()), ("x", None), ("y", None)]
     rows = merge(spark.createDataFrame(blobs, "site string, sketch binary"), by="site").collect()
-    assert [(row["site"], bytes(row["sketch"]), row["arrivals"]) for row in rows] == [("x", one.to_bytes(), 1)]
+    assert [(row["site"], bytes(row["sketch"]), row["arrivals"]) for row in rows] == [("x", sketch.to_bytes(), 1)]
 
 
 def test_integer_times(spark):
@@ -328,10 +328,10 @@ def jobs(spark):
     return len(spark.sparkContext.statusTracker().getJobIdsForGroup(None))
 
 
-@pytest.mark.parametrize(("wrong", "told"), WRONG.values(), ids=WRONG)
-def test_what_is_wrong_is_told_before_anything_runs(spark, frames, wrong, told):
+@pytest.mark.parametrize(("wrong", "message"), WRONG.values(), ids=WRONG)
+def test_what_is_wrong_is_told_before_anything_runs(spark, frames, wrong, message):
     before = jobs(spark)
-    with pytest.raises(ParameterError, match=told):
+    with pytest.raises(ParameterError, match=message):
         sketch(frames[7], **({"key": "url", "time": "ts"} | BASE | wrong))
     assert jobs(spark) == before
 

@@ -63,7 +63,7 @@ def sql(spark, stream):
     return run
 
 
-def one(rows):
+def only_value(rows):
     ((value,),) = rows
     return value
 
@@ -109,12 +109,12 @@ def test_a_key_is_the_same_key_in_sql_in_columns_and_in_python(spark, sql):
 
 
 def test_keys_of_several_columns_are_hashed_first(spark, sql, stream):
-    made = one(sql("select ecm_sketch_agg(xxhash64(site, key), ts, hashed => true) from events"))
+    made = only_value(sql("select ecm_sketch_agg(xxhash64(site, key), ts, hashed => true) from events"))
     library = lt.EcmSketch(**OPTIONS)
     library.update(stream.select(["site", "key"]).to_pandas(), stream["ts"])
     assert made == library.to_bytes()
     column = LF.ecm_sketch_agg(F.xxhash64("site", "key"), "ts", hashed=True, **OPTIONS)
-    assert one(spark.table("events").agg(column).collect()) == library.to_bytes()
+    assert only_value(spark.table("events").agg(column).collect()) == library.to_bytes()
 
 
 # -- building ----------------------------------------------------------------------------------------------------------
@@ -138,12 +138,12 @@ def test_one_partition_in_order_gives_the_bytes_of_the_library(spark, sql, strea
 
 def test_counts_say_how_often_a_row_arrived(sql, stream):
     expected = sketch_of(lt.EcmSketch, stream, OPTIONS, counts="n").to_bytes()
-    assert one(sql("select ecm_sketch_agg(key, ts, n) from events")) == expected
-    assert one(sql("select ecm_sketch_agg(key, ts, count => n) from events")) == expected
+    assert only_value(sql("select ecm_sketch_agg(key, ts, n) from events")) == expected
+    assert only_value(sql("select ecm_sketch_agg(key, ts, count => n) from events")) == expected
 
 
 def test_scattered_rows_are_sorted_and_not_called_late(sql, stream):
-    made = lt.from_bytes(one(sql("select ecm_sketch_agg(key, ts) from scattered")))
+    made = lt.from_bytes(only_value(sql("select ecm_sketch_agg(key, ts) from scattered")))
     assert (made.merges, made.late) == (0, 0)
     exact = recent(stream, 600)
     for key in np.unique(exact):
@@ -184,7 +184,7 @@ def test_two_aggregates_over_the_same_rows(sql):
     ask = "select ecm_total(ecm_sketch_agg(key, ts{})).value from events"
     make = "select ecm_sketch_agg(key, ts{}) from events"
     other = ", eps => 0.1"
-    alone = [one(sql(ask.format(options))) for options in ("", other)]
+    alone = [only_value(sql(ask.format(options))) for options in ("", other)]
     assert [row[0] for row in sql(f"{ask.format('')} union all {ask.format(other)}")] == alone
     assert sql(f"select ({ask.format('')}), ({ask.format(other)})") == [tuple(alone)]
     (sketches,) = sql(f"select ({make.format('')}), ({make.format(other)})")
@@ -286,29 +286,29 @@ def test_top_keys_become_rows(sql, stream):
 
 def test_top_keys_are_text(sql):
     query = "select topk_top(topk_sketch_agg({}, id, window => 100)).key from range(20)"
-    assert one(sql(query.format("7")))[0] == "7"
-    assert one(sql(query.format("X'ff00'")))[0] == "ff00"
-    assert one(sql(query.format("X'6162'")))[0] == "ab"
+    assert only_value(sql(query.format("7")))[0] == "7"
+    assert only_value(sql(query.format("X'ff00'")))[0] == "ff00"
+    assert only_value(sql(query.format("X'6162'")))[0] == "ab"
 
 
 def test_a_sketch_that_repeats_is_read_once(spark, sql, monkeypatch):
     reads = []
     monkeypatch.setattr(answers, "from_bytes", lambda data: reads.append(1) or lt.from_bytes(data))
-    blob = one(sql("select ecm_sketch_agg(key, ts) from events"))
-    told = answers.count(pa.array([blob] * 1000), pa.array(["/0", "/1"] * 500), pa.array(["10m"] * 1000))
+    blob = only_value(sql("select ecm_sketch_agg(key, ts) from events"))
+    counts = answers.count(pa.array([blob] * 1000), pa.array(["/0", "/1"] * 500), pa.array(["10m"] * 1000))
     assert len(reads) == 1
-    assert len({each["value"] for each in told.to_pylist()}) == 2
+    assert len({each["value"] for each in counts.to_pylist()}) == 2
 
 
 def test_a_streaming_query_asks_sketches(spark, sql, tmp_path):
     folder = str(tmp_path / "sketches")
     spark.sql("select site, topk_sketch_agg(key, ts) s from events group by site").write.parquet(folder)
     flowing = spark.readStream.schema("site string, s binary").parquet(folder)
-    asked = flowing.selectExpr("site", "ecm_count(s, '/0', '10m') c", "topk_top(s, 1)[0].key k")
-    query = asked.writeStream.format("memory").queryName("asked").trigger(availableNow=True).start()
+    answers = flowing.selectExpr("site", "ecm_count(s, '/0', '10m') c", "topk_top(s, 1)[0].key k")
+    query = answers.writeStream.format("memory").queryName("answers").trigger(availableNow=True).start()
     query.awaitTermination()
     expected = "select site, ecm_count(s, '/0', '10m') c, topk_top(s, 1)[0].key k from parquet.`{}` order by site"
-    assert sql("select * from asked order by site") == sql(expected.format(folder))
+    assert sql("select * from answers order by site") == sql(expected.format(folder))
 
 
 # -- merging -----------------------------------------------------------------------------------------------------------
@@ -317,7 +317,7 @@ def test_a_streaming_query_asks_sketches(spark, sql, tmp_path):
 def test_union_is_the_merge_of_the_library(spark, sql, stream):
     spark.sql("select site, ecm_sketch_agg(key, ts) s from events group by site").cache().createOrReplaceTempView("sites")
     blobs = [row.s for row in sql("select s from sites")]
-    made = lt.from_bytes(one(sql("select ecm_union_agg(s) from sites")))
+    made = lt.from_bytes(only_value(sql("select ecm_union_agg(s) from sites")))
     library = lt.merge([lt.from_bytes(blob) for blob in blobs])
     assert made.merges == 1
     assert [made.count(f"/{i}") for i in range(50)] == [library.count(f"/{i}") for i in range(50)]
@@ -325,7 +325,7 @@ def test_union_is_the_merge_of_the_library(spark, sql, stream):
     assert all(int((exact == f"/{i}").sum()) in made.count(f"/{i}") for i in range(50))
     alone = sql("select ecm_union_agg(s) u, first_value(s) over () f from (select ecm_union_agg(s) s from sites) group by s")
     assert alone[0].u == alone[0].f
-    assert one(spark.table("sites").agg(LF.ecm_union_agg("s")).collect()) == made.to_bytes()
+    assert only_value(spark.table("sites").agg(LF.ecm_union_agg("s")).collect()) == made.to_bytes()
 
 
 def test_partial_sketches_are_made_where_the_rows_are(spark, sql, stream):
@@ -351,7 +351,7 @@ def test_partial_sketches_without_a_site_and_with_counts(sql, stream):
     expected = sketch_of(lt.EcmSketch, stream, OPTIONS, counts="n").to_bytes()
     assert [(row.site, bytes(row.sketch)) for row in rows] == [("7", expected)]
     numbers = sql("select quantiles_quantile(sketch, 0.5).value from quantiles_partial(table(select v, ts from events))")
-    assert 40 < one(numbers) < 60
+    assert 40 < only_value(numbers) < 60
 
 
 # -- nothing -----------------------------------------------------------------------------------------------------------
@@ -361,20 +361,20 @@ def test_rows_without_key_time_or_count_are_skipped(spark, sql):
     rows = [("a", 1, 1), (None, 2, 1), ("a", None, 1), ("a", 3, None), ("a", 4, 5)]
     spark.createDataFrame(rows, "key string, s bigint, n int").createOrReplaceTempView("holes")
     source = "from (select key, timestamp_seconds(s) ts, n from holes)"
-    assert one(sql(f"select ecm_total(ecm_sketch_agg(key, ts)).value {source}")) == 3
-    assert one(sql(f"select ecm_total(ecm_sketch_agg(key, ts, n)).value {source}")) == 6
+    assert only_value(sql(f"select ecm_total(ecm_sketch_agg(key, ts)).value {source}")) == 3
+    assert only_value(sql(f"select ecm_total(ecm_sketch_agg(key, ts, n)).value {source}")) == 6
     frame = spark.table("holes").select("key", F.timestamp_seconds("s").alias("ts"), "n")
     made = frame.agg(LF.ecm_sketch_agg("key", "ts", "n", **OPTIONS).alias("s")).select(LF.ecm_total("s").value)
-    assert one(made.collect()) == 6
+    assert only_value(made.collect()) == 6
     rows = sql(f"select ecm_total(ecm_union_agg(sketch)).value v from ecm_partial(table(select null, key, ts, n {source}))")
-    assert one(rows) == 6
+    assert only_value(rows) == 6
 
 
 def test_nothing_gives_null(sql):
     nothing = "(select string(null) key, timestamp_seconds(1) ts, binary(null) s, double(null) v)"
     (row,) = sql(f"select ecm_sketch_agg(key, ts) a, topk_sketch_agg(key, ts) b, quantiles_sketch_agg(v, ts) c from {nothing}")
     assert tuple(row) == (None, None, None)
-    assert one(sql(f"select sketch_union_agg(s) from {nothing}")) is None
+    assert only_value(sql(f"select sketch_union_agg(s) from {nothing}")) is None
     (row,) = sql(f"""
         select ecm_count(s, 'a'), ecm_counts(s, array('a')), ecm_total(s), ecm_self_join(s), ecm_inner_product(s, s),
                topk_top(s), quantiles_quantile(s, 0.5), quantiles_quantiles(s, array(0.5)), quantiles_rank(s, 1),

@@ -52,11 +52,11 @@ def run_without_java(code, tmp_path):
     tools = tmp_path / "tools"
     tools.mkdir()
     for name in TOOLS:
-        found = next((Path(folder, name) for folder in os.environ["PATH"].split(":") if Path(folder, name).exists()), None)
-        if found is not None:
-            (tools / name).symlink_to(found)
-    given = {name: value for name, value in os.environ.items() if not name.startswith(("JAVA", "SPARK", "PYSPARK"))}
-    environment = given | {"PATH": str(tools), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+        tool = next((Path(folder, name) for folder in os.environ["PATH"].split(":") if Path(folder, name).exists()), None)
+        if tool is not None:
+            (tools / name).symlink_to(tool)
+    without_java = {name: value for name, value in os.environ.items() if not name.startswith(("JAVA", "SPARK", "PYSPARK"))}
+    environment = without_java | {"PATH": str(tools), "XDG_CACHE_HOME": str(tmp_path / "cache")}
     return subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, env=environment, timeout=PATIENCE, check=False
     )

@@ -41,22 +41,22 @@ def source(tmp_path_factory):
 @pytest.fixture(scope="module")
 def in_peace(spark, source, tmp_path_factory):
     """What a run says that nobody disturbs."""
-    said = asked(source, tmp_path_factory.mktemp("peace"))
-    run(spark, said)
-    told = everything(said)
-    assert len(told["runs"]) == BATCHES
-    assert all(told[name] for name in ("answers", "alerts", "late", "rejected", "sketches"))
-    return told
+    config = new_config(source, tmp_path_factory.mktemp("peace"))
+    run(spark, config)
+    tables = everything(config)
+    assert len(tables["runs"]) == BATCHES
+    assert all(tables[name] for name in ("answers", "alerts", "late", "rejected", "sketches"))
+    return tables
 
 
-def asked(source, folder):
+def new_config(source, folder):
     window = {"length": "5m", "lateness": "5s"}
     return content(source, folder, name=folder.name, queries=QUERIES, monitors=MONITORS, window=window)
 
 
-def everything(said):
+def everything(config):
     names = ("answers", "alerts", "late", "rejected", "runs", "sketches")
-    return {name: in_order(table(said, name), leave=WALL_CLOCK) for name in names}
+    return {name: in_order(table(config, name), leave=WALL_CLOCK) for name in names}
 
 
 class Process:
@@ -111,70 +111,73 @@ def test_killed_at_the_worst_moments(spark, source, in_peace, tmp_path):
         "broken": {"stop": "after version", "at": 3, "broken": True},
     }
     plans = {
-        name: aim | {"said": asked(source, tmp_path / name), "marker": str(tmp_path / f"{name} marker")}
+        name: aim | {"config": new_config(source, tmp_path / name), "marker": str(tmp_path / f"{name} marker")}
         for name, aim in aims.items()
     }
     with Process(tmp_path / "first", list(plans.values())) as process:
         assert process.wait_for([plan["marker"] for plan in plans.values()]), process.end_of_log()
     for name in ("after", "before"):
-        state = StateVersions(f"{plans[name]['said']['run']['checkpoint']}/state")
+        checkpoint = plans[name]["config"]["run"]["checkpoint"]
+        state = StateVersions(f"{checkpoint}/state")
         assert state.batches()[-1] == 3
-        assert not Path(f"{plans[name]['said']['run']['checkpoint']}/spark/commits/{'3' if name == 'after' else '4'}").exists()
-    sound = [{"said": plans[name]["said"]} for name in ("after", "before")]
+        assert not Path(f"{checkpoint}/spark/commits/{'3' if name == 'after' else '4'}").exists()
+    sound = [{"config": plans[name]["config"]} for name in ("after", "before")]
     dice = random.Random(7)
     for number in range(2):
         with Process(tmp_path / f"random {number}", sound) as process:
             if process.wait_for([process.ready]):
                 time.sleep(dice.uniform(0.5, 4))
     for plan in sound:
-        run(spark, plan["said"])
-        assert_same(everything(plan["said"]), in_peace)
+        run(spark, plan["config"])
+        assert_same(everything(plan["config"]), in_peace)
     # What everybody writes first fails here; else this test would prove nothing.
-    said = plans["broken"]["said"]
-    killed.prepared({"said": said, "broken": True}).run(spark)
+    config = plans["broken"]["config"]
+    killed.prepared({"config": config, "broken": True}).run(spark)
     counted = sum(row["counted"] for row in in_peace["runs"])
-    assert sum(row["counted"] for row in table(said, "runs")) != counted or everything(said)["answers"] != in_peace["answers"]
-    last = [row["value"] for row in table(said, "answers") if row["query"] == "n"]
+    assert (
+        sum(row["counted"] for row in table(config, "runs")) != counted or everything(config)["answers"] != in_peace["answers"]
+    )
+    last = [row["value"] for row in table(config, "answers") if row["query"] == "n"]
     truth = [row["value"] for row in in_peace["answers"] if row["query"] == "n"]
     assert max(last) > max(truth)  # rows that were counted twice
 
 
-def assert_same(found, expected):
+def assert_same(tables, expected):
     for name, rows in expected.items():
-        assert len(found[name]) == len(rows), name
-        for one, other in zip(found[name], rows, strict=True):
-            assert one == other, name
+        assert len(tables[name]) == len(rows), name
+        for row, expected_row in zip(tables[name], rows, strict=True):
+            assert row == expected_row, name
 
 
 @pytest.mark.long
 def test_tasks_that_fail_once_are_run_again(source, in_peace, tmp_path):
-    said = asked(source, tmp_path / "it")
+    config = new_config(source, tmp_path / "it")
     fails = tmp_path / "fails"
-    with Process(tmp_path / "process", [{"said": said}], master="local[2,2]", fails=str(fails)) as process:
+    with Process(tmp_path / "process", [{"config": config}], master="local[2,2]", fails=str(fails)) as process:
         assert process.process.wait(timeout=PATIENCE) == 0, process.end_of_log()
     assert len(list(fails.iterdir())) == 2 * len(killed.FAILING)
-    assert_same(everything(said), in_peace)
+    assert_same(everything(config), in_peace)
 
 
 @pytest.mark.slow
 def test_killed_at_random_again_and_again(spark, source, in_peace, tmp_path):
     dice = random.Random(11)
-    said = asked(source, tmp_path / "it")
+    config = new_config(source, tmp_path / "it")
     for number in range(20):
-        with Process(tmp_path / f"run {number}", [{"said": said}]) as process:
+        with Process(tmp_path / f"run {number}", [{"config": config}]) as process:
             if process.wait_for([process.ready]):
                 time.sleep(dice.uniform(0.2, 5))
-    run(spark, said)
-    assert_same(everything(said), in_peace)
+    run(spark, config)
+    assert_same(everything(config), in_peace)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("moment", ["after version", "before version"])
 def test_killed_in_every_batch(spark, source, in_peace, tmp_path, moment):
-    said = asked(source, tmp_path / "it")
+    config = new_config(source, tmp_path / "it")
     for batch in range(BATCHES):
         marker = str(tmp_path / f"marker {batch}")
-        with Process(tmp_path / f"run {batch}", [{"said": said, "stop": moment, "at": batch, "marker": marker}]) as process:
+        with Process(tmp_path / f"run {batch}", [{"config": config, "stop": moment, "at": batch, "marker": marker}]) as process:
             process.wait_for([marker])
-    run(spark, said)
-    assert_same(everything(said), in_peace)
+    run(spark, config)
+    assert_same(everything(config), in_peace)

@@ -65,9 +65,9 @@ def files_of(count, files, kind, seed=5):
     return made
 
 
-def finish(spark, said, batches):
+def finish(spark, config, batches):
     """Run to the end; a continuous stream is stopped after its last file."""
-    pipeline = Pipeline.of(said)
+    pipeline = Pipeline.of(config)
     ended = threading.Event()
 
     def stop():
@@ -76,13 +76,13 @@ def finish(spark, said, batches):
                 time.sleep(0.05)
         pipeline.stop()
 
-    def told(done):
-        if done.batch == batches - 1:
+    def on_batch(report):
+        if report.batch == batches - 1:
             ended.set()
 
-    if said["source"]["mode"] == "continuous":
+    if config["source"]["mode"] == "continuous":
         threading.Thread(target=stop, daemon=True).start()
-    assert pipeline.run(spark, told) == batches
+    assert pipeline.run(spark, on_batch) == batches
 
 
 class Truth:
@@ -114,9 +114,9 @@ class Truth:
         return [row for row in self.rows if row[1] > self.now - seconds]
 
 
-def check(said, files, streamed):
+def check(config, files, streamed):
     truth = Truth(files, streamed)
-    runs = table(said, "runs")
+    runs = table(config, "runs")
     totals = {name: sum(run[name] for run in runs) for name in ("rows", "counted", "late", "rejected")}
     assert totals == {
         "rows": sum(part.num_rows for part in files),
@@ -124,13 +124,13 @@ def check(said, files, streamed):
         "late": truth.late,
         "rejected": truth.rejected,
     }
-    assert len(table(said, "late")) == truth.late
-    assert len(table(said, "rejected")) == truth.rejected
+    assert len(table(config, "late")) == truth.late
+    assert len(table(config, "rejected")) == truth.rejected
     assert runs[-1]["sites"] == len(truth.sites)
-    newest = {row["site"]: row["counted"] for row in table(said, "sites") if row["batch"] == runs[-1]["batch"]}
+    newest = {row["site"]: row["counted"] for row in table(config, "sites") if row["batch"] == runs[-1]["batch"]}
     assert newest == Counter(row[0] for row in truth.rows)
     answers = defaultdict(dict)
-    for row in last_answers(said):
+    for row in last_answers(config):
         answers[row["query"]][row["site"], row["item"]] = row["low"], row["value"], row["high"]
     check_exact(answers, truth)
     check_sketched(answers, truth)
@@ -149,8 +149,8 @@ def check_exact(answers, truth):
 
 
 def check_sketched(answers, truth):
-    def outside(told, real):
-        return sum(not low <= real(item) <= high for item, (low, _, high) in told.items()) / len(told)
+    def outside(bounds, real):
+        return sum(not low <= real(item) <= high for item, (low, _, high) in bounds.items()) / len(bounds)
 
     whole, recent = (Counter(row[2] for row in truth.last(seconds)) for seconds in (600, 300))
     assert outside(answers["top"], lambda item: recent[int(item[1])]) == 0
@@ -171,7 +171,7 @@ def run_and_check(spark, folder, count, mode, kind, files=3):
     (folder / "source").mkdir()
     for number, part in enumerate(rows):
         add_file(part, folder / "source", number)
-    said = content(
+    config = content(
         folder / "source",
         folder,
         mode,
@@ -181,12 +181,12 @@ def run_and_check(spark, folder, count, mode, kind, files=3):
         monitors=[RUSH] if mode != "batch" else [],  # monitors watch streams
         store={"sketches": "never"},
     )
-    said["source"]["columns"] = f"ts timestamp, key bigint, site {'bigint' if kind == 'integer' else 'string'}, ms double"
+    config["source"]["columns"] = f"ts timestamp, key bigint, site {'bigint' if kind == 'integer' else 'string'}, ms double"
     if mode == "continuous":
-        said["run"]["trigger"] = "1 second"
+        config["run"]["trigger"] = "1 second"
     streamed = mode != "batch"
-    finish(spark, said, files if streamed else 1)
-    answers, truth = check(said, rows, streamed)
+    finish(spark, config, files if streamed else 1)
+    answers, truth = check(config, rows, streamed)
     assert ("rush" in answers) == streamed
     return truth
 
@@ -214,11 +214,11 @@ def test_ten_thousand_sites(spark, tmp_path, mode, kind):
 
 def test_sites_whose_rows_have_left_the_window_are_not_read(spark, tmp_path, monkeypatch):
     """They add nothing to what is asked of all sites; once they have rows again they count."""
-    asked = []
+    sites_read = []
     job = micro_batch.partial_answers_job
 
     def noting(plan, state, now, chunks):
-        asked.append(sorted(site for chunk in chunks for site in unpacked(chunk)))
+        sites_read.append(sorted(site for chunk in chunks for site in unpacked(chunk)))
         return job(plan, state, now, chunks)
 
     monkeypatch.setattr(micro_batch, "partial_answers_job", noting)
@@ -228,11 +228,11 @@ def test_sites_whose_rows_have_left_the_window_are_not_read(spark, tmp_path, mon
         ts = pa.array([micros(START) + second * 10**6], pa.timestamp("us", "UTC"))
         add_file(pa.table({"ts": ts, "key": [3], "site": [site], "ms": [1.0]}), tmp_path / "source", number)
     queries = [{"name": "skew", "kind": "self-join"}, {"name": "n", "kind": "exact", "aggregate": "count"}]
-    said = content(tmp_path / "source", tmp_path, queries=queries)
-    said["source"]["columns"] = "ts timestamp, key bigint, site string, ms double"
-    assert Pipeline.of(said).run(spark) == 4
-    assert asked == [["old"], ["quiet"], ["new", "quiet"]]
-    found = {(row["batch"], row["query"]): row["value"] for row in table(said, "answers")}
+    config = content(tmp_path / "source", tmp_path, queries=queries)
+    config["source"]["columns"] = "ts timestamp, key bigint, site string, ms double"
+    assert Pipeline.of(config).run(spark) == 4
+    assert sites_read == [["old"], ["quiet"], ["new", "quiet"]]
+    values = {(row["batch"], row["query"]): row["value"] for row in table(config, "answers")}
     # A window of 600 seconds holds those after 600 - 600 and after 700 - 600.
-    assert [found[batch, "skew"] for batch in range(4)] == [1, 4, 4, 9]
-    assert [found[batch, "n"] for batch in range(4)] == [1, 2, 2, 3]
+    assert [values[batch, "skew"] for batch in range(4)] == [1, 4, 4, 9]
+    assert [values[batch, "n"] for batch in range(4)] == [1, 2, 2, 3]

@@ -45,7 +45,7 @@ AIMS = [
 class Sleeper:
     """A pipeline of A: what its file says, where it stops, and what was found once A had woken up."""
 
-    said: dict
+    config: dict
     marker: Path
     outcome: Path
     left: dict | None = None
@@ -53,16 +53,16 @@ class Sleeper:
 
     @property
     def folder(self):
-        return Path(self.said["run"]["checkpoint"])
+        return Path(self.config["run"]["checkpoint"])
 
 
-def everything(said):
-    return {name: in_order(table(said, name), leave=WALL_CLOCK) for name in TABLES}
+def everything(config):
+    return {name: in_order(table(config, name), leave=WALL_CLOCK) for name in TABLES}
 
 
 def on_disk(sleeper):
     """All files of the store and the versions of the state, byte by byte, without what is nobody's."""
-    files = [*Path(sleeper.said["store"]["path"]).rglob("*"), *sleeper.folder.glob("state/*.json")]
+    files = [*Path(sleeper.config["store"]["path"]).rglob("*"), *sleeper.folder.glob("state/*.json")]
     return {str(path): path.read_bytes() for path in files if path.is_file() and path.parent.name != ".lease"}
 
 
@@ -74,22 +74,22 @@ def source(tmp_path_factory):
     return write_files(rows.set_column(2, "site", [site]), tmp_path_factory.mktemp("overtaken") / "source", BATCHES)
 
 
-def asked(source, folder, lease="1s", mode="available-now"):
+def new_config(source, folder, lease="1s", mode="available-now"):
     window = {"length": "5m", "lateness": "5s"}
     monitors = [] if mode == "batch" else MONITORS
-    said = content(source, folder, mode, name=folder.name, queries=QUERIES, monitors=monitors, window=window)
-    said["run"]["lease"] = lease
-    return said
+    config = content(source, folder, mode, name=folder.name, queries=QUERIES, monitors=monitors, window=window)
+    config["run"]["lease"] = lease
+    return config
 
 
 @pytest.fixture(scope="module")
 def in_peace(spark, source, tmp_path_factory):
-    said = asked(source, tmp_path_factory.mktemp("peace"))
-    assert run(spark, said).run(spark) == 0  # nothing is new
-    told = everything(said)
-    assert len(told["runs"]) == BATCHES
-    assert all(told.values())
-    return told
+    config = new_config(source, tmp_path_factory.mktemp("peace"))
+    assert run(spark, config).run(spark) == 0  # nothing is new
+    tables = everything(config)
+    assert len(tables["runs"]) == BATCHES
+    assert all(tables.values())
+    return tables
 
 
 @pytest.fixture(scope="module")
@@ -100,9 +100,11 @@ def night(spark, source, in_peace, tmp_path_factory):
 
     def add(name, stop, at, **how):
         key = f"{len(plans)}"
-        one = Sleeper(asked(source, folder / key, **how), folder / f"{key} marker", folder / f"{key} outcome")
-        sleepers[name] = one
-        plans.append({"said": one.said, "stop": stop, "at": at, "marker": str(one.marker), "outcome": str(one.outcome)})
+        sleeper = Sleeper(new_config(source, folder / key, **how), folder / f"{key} marker", folder / f"{key} outcome")
+        sleepers[name] = sleeper
+        plans.append(
+            {"config": sleeper.config, "stop": stop, "at": at, "marker": str(sleeper.marker), "outcome": str(sleeper.outcome)}
+        )
 
     for moment, at, layer in AIMS:
         add((moment, at, layer), moment, at)
@@ -112,21 +114,21 @@ def night(spark, source, in_peace, tmp_path_factory):
     with Process(folder / "A", plans) as process:
         assert process.wait_for([plan["marker"] for plan in plans]), process.end_of_log()
         with pytest.raises(LeaseError) as refused:
-            run(spark, awake.said)
+            run(spark, awake.config)
         os.killpg(process.process.pid, signal.SIGSTOP)
-        for name, one in sleepers.items():
-            overtake(spark, one, process)
+        for name, sleeper in sleepers.items():
+            overtake(spark, sleeper, process)
             if name[-1] == "versions":
-                shutil.rmtree(one.folder / "lease")
-            one.left = on_disk(one)
-            Path(f"{one.marker} go").touch()
+                shutil.rmtree(sleeper.folder / "lease")
+            sleeper.left = on_disk(sleeper)
+            Path(f"{sleeper.marker} go").touch()
         os.killpg(process.process.pid, signal.SIGCONT)
-        wait_until(lambda: all(one.outcome.exists() for one in sleepers.values()), process.end_of_log)
-        for one in sleepers.values():
-            one.error = json.loads(one.outcome.read_text())
+        wait_until(lambda: all(sleeper.outcome.exists() for sleeper in sleepers.values()), process.end_of_log)
+        for sleeper in sleepers.values():
+            sleeper.error = json.loads(sleeper.outcome.read_text())
         pid = process.process.pid
     # A was killed now, with its lease of an hour; who comes next does not wait for that.
-    run(spark, awake.said)
+    run(spark, awake.config)
     return sleepers, (awake, pid, str(refused.value))
 
 
@@ -135,7 +137,7 @@ def overtake(spark, sleeper, process):
 
     def taken_over():
         try:
-            run(spark, sleeper.said)
+            run(spark, sleeper.config)
             return True
         except LeaseError:
             return False
@@ -155,9 +157,9 @@ def test_a_run_that_wakes_up_stops_and_changes_nothing(spark, night, in_peace, m
         assert f"another run has continued to batch {BATCHES - 1} of the state" in text
         assert f"while this one was at batch {at}." in text
     assert on_disk(sleeper) == sleeper.left
-    assert_same(everything(sleeper.said), in_peace)
-    assert run(spark, sleeper.said)._count == 0  # nothing is new
-    assert_same(everything(sleeper.said), in_peace)
+    assert_same(everything(sleeper.config), in_peace)
+    assert run(spark, sleeper.config)._count == 0  # nothing is new
+    assert_same(everything(sleeper.config), in_peace)
 
 
 def test_a_batch_that_wakes_up_stops_and_changes_nothing(night):
@@ -166,7 +168,7 @@ def test_a_batch_that_wakes_up_stops_and_changes_nothing(night):
     assert kind == "LeaseError", text
     assert "has taken over while this one" in text
     assert on_disk(sleeper) == sleeper.left
-    assert len(table(sleeper.said, "runs")) == 1
+    assert len(table(sleeper.config, "runs")) == 1
 
 
 def test_a_second_run_is_refused_with_who_holds_it_since_when_and_until_when(night):
@@ -179,4 +181,4 @@ def test_a_second_run_is_refused_with_who_holds_it_since_when_and_until_when(nig
 
 
 def test_a_run_after_one_that_was_killed_does_not_wait_for_its_lease(night, in_peace):
-    assert_same(everything(night[1][0].said), in_peace)
+    assert_same(everything(night[1][0].config), in_peace)

@@ -216,10 +216,10 @@ GROUPS = {
 
 
 def totals(task):
-    found = Counter()
+    counts = Counter()
     for group, sketch in task.finish():
-        found[group] += sketch._arrived
-    return found
+        counts[group] += sketch._arrived
+    return counts
 
 
 @pytest.mark.parametrize(("values", "kind"), GROUPS.values(), ids=GROUPS)

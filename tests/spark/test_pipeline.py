@@ -70,9 +70,9 @@ def rows():
 def batch(spark, rows, tmp_path_factory):
     """What a batch over all the rows has said."""
     folder = tmp_path_factory.mktemp("batch")
-    said = content(write_files(rows, folder / "source", 20), folder, "batch", columns=VALUE, queries=ALL)
-    run(spark, said)
-    return said
+    config = content(write_files(rows, folder / "source", 20), folder, "batch", columns=VALUE, queries=ALL)
+    run(spark, config)
+    return config
 
 
 # -- the library's own -----------------------------------------------------------------------------------------------
@@ -96,9 +96,9 @@ def by_hand(rows, name, site, lateness=None):
     for event in ("buy", "view"):
         if f"event = '{event}'" in name:
             keep &= np.array(rows["event"].to_pylist()) == event
-    mine = rows.filter(pa.array(keep))
+    site_rows = rows.filter(pa.array(keep))
     sketch, column = built(name, lateness)
-    sketch.update(mine[column].to_numpy(), mine["ts"].combine_chunks())
+    sketch.update(site_rows[column].to_numpy(), site_rows["ts"].combine_chunks())
     return sketch
 
 
@@ -115,26 +115,26 @@ def test_answers_of_sites_are_those_of_the_library(batch, rows):
     for row in last_answers(batch):
         answers[row["query"]][row["site"], row["item"]] = (row["value"], row["low"], row["high"], row["confidence"])
 
-    def of(one):
-        return one.value, one.low, one.high, one.confidence
+    def of(estimate):
+        return estimate.value, estimate.low, estimate.high, estimate.confidence
 
     for site in SITES:
         made = {name: by_hand(rows, name, site) for _, name in last_sketches(batch)}
         for sketch in made.values():
             sketch.advance(newest)
-        buys = next(one for name, one in made.items() if '"point"' in name and "buy" in name)
-        for key, one in zip(KEYS, buys.counts(KEYS), strict=True):
-            assert answers["counts of buys"][site, str(key)] == of(one)
-        top = next(one for name, one in made.items() if name.startswith("topk"))
+        buys = next(sketch for name, sketch in made.items() if '"point"' in name and "buy" in name)
+        for key, estimate in zip(KEYS, buys.counts(KEYS), strict=True):
+            assert answers["counts of buys"][site, str(key)] == of(estimate)
+        top = next(sketch for name, sketch in made.items() if name.startswith("topk"))
         for row in top.top(5, last="3m"):
             assert answers["top of sites"][site, str(row.key)] == of(row.count)
-        values = next(one for name, one in made.items() if name.startswith("quantiles"))
+        values = next(sketch for name, sketch in made.items() if name.startswith("quantiles"))
         for row in values.quantile([0.5, 0.9, 0.99]):
             assert answers["values of sites"][site, f"{row.q:g}"] == of(row.value)
-        tree = next(one for name, one in made.items() if name.startswith("dyadic"))
+        tree = next(sketch for name, sketch in made.items() if name.startswith("dyadic"))
         assert answers["ranges of sites"][site, "0..3"] == of(tree.count_range(0, 3))
         views, buys, both = (
-            next(one for name, one in made.items() if '"inner"' in name and name.endswith(end))
+            next(sketch for name, sketch in made.items() if '"inner"' in name and name.endswith(end))
             for end in ("'view'", "'buy'", '"10m"')
         )
         assert answers["pairs of sites"][site, None] == of(views.inner_product(buys))
@@ -142,19 +142,23 @@ def test_answers_of_sites_are_those_of_the_library(batch, rows):
 
 
 def test_text_is_hashed_by_the_jvm_as_by_the_library(spark, rows, tmp_path):
-    said = content(
+    config = content(
         write_files(rows.slice(0, 3_000), tmp_path / "source", 2),
         tmp_path,
         "batch",
         columns={"key": "concat('/page/', key)", "count": "n"},
         queries=[{"name": "c", "kind": "counts", "keys": ["/page/0", "/page/1", "/page/none"], "by": "site"}],
     )
-    run(spark, said)
+    run(spark, config)
     few = rows.slice(0, 3_000)
-    for (site, _), blob in last_sketches(said).items():
-        mine = few.filter(pa.array(np.array(few["site"].to_pylist()) == site))
+    for (site, _), blob in last_sketches(config).items():
+        site_rows = few.filter(pa.array(np.array(few["site"].to_pylist()) == site))
         sketch = lt.EcmSketch(window="10m", eps=0.1, delta=0.1)
-        sketch.update([f"/page/{key}" for key in mine["key"].to_pylist()], mine["ts"].combine_chunks(), mine["n"].to_numpy())
+        sketch.update(
+            [f"/page/{key}" for key in site_rows["key"].to_pylist()],
+            site_rows["ts"].combine_chunks(),
+            site_rows["n"].to_numpy(),
+        )
         assert sketch.to_bytes() == blob
 
 
@@ -163,13 +167,13 @@ def test_text_is_hashed_by_the_jvm_as_by_the_library(spark, rows, tmp_path):
 
 @pytest.mark.parametrize("files", [20, 7, 1])
 def test_streams_say_what_a_batch_says(spark, batch, rows, tmp_path, files):
-    said = content(batch["source"]["path"], tmp_path, files=files, columns=VALUE, queries=ALL)
-    run(spark, said)
-    runs = table(said, "runs")
+    config = content(batch["source"]["path"], tmp_path, files=files, columns=VALUE, queries=ALL)
+    run(spark, config)
+    runs = table(config, "runs")
     assert len(runs) == -(-20 // files)
     assert sum(row["counted"] for row in runs) == rows.num_rows
-    assert last_answers(said) == last_answers(batch)
-    assert last_sketches(said) == last_sketches(batch)
+    assert last_answers(config) == last_answers(batch)
+    assert last_sketches(config) == last_sketches(batch)
     check_retirement(tmp_path / "state" / "state", len(runs))
 
 
@@ -189,75 +193,75 @@ def check_retirement(folder, batches):
 def test_rows_of_one_time_may_come_in_any_order(spark, tmp_path, mode):
     rows = events(3_000, minutes=2)
     rows = rows.set_column(0, "ts", pa.compute.floor_temporal(rows["ts"], 10, "second"))
-    told = []
+    outcomes = []
     for name, order in (("one", np.arange(3_000)), ("two", np.random.default_rng(1).permutation(3_000))):
         source = write_files(rows.take(order), tmp_path / f"{name} source", 4)
-        said = content(source, tmp_path / name, mode, 4, columns=VALUE, queries=[*SKETCHED, *EXACT])
-        run(spark, said)
-        told.append((last_answers(said), last_sketches(said)))
-    assert told[0] == told[1]
+        config = content(source, tmp_path / name, mode, 4, columns=VALUE, queries=[*SKETCHED, *EXACT])
+        run(spark, config)
+        outcomes.append((last_answers(config), last_sketches(config)))
+    assert outcomes[0] == outcomes[1]
 
 
 def test_rows_out_of_order_within_lateness_are_all_counted(spark, rows, tmp_path):
     window = {"length": "10m", "lateness": "30s"}
-    told = []
-    for name, given, mode in (("sorted", rows, "batch"), ("mixed", shuffled(rows, 30), "available-now")):
-        source = write_files(given, tmp_path / f"{name} source", 4)
-        said = content(source, tmp_path / name, mode, columns=VALUE, window=window, queries=[*SKETCHED, *EXACT])
-        run(spark, said)
-        assert sum(row["counted"] for row in table(said, "runs")) == rows.num_rows
-        told.append(said)
-    plain, mixed = ({(row["query"], row["site"], row["item"]): row for row in last_answers(said)} for said in told)
+    configs = []
+    for name, ordered, mode in (("sorted", rows, "batch"), ("mixed", shuffled(rows, 30), "available-now")):
+        source = write_files(ordered, tmp_path / f"{name} source", 4)
+        config = content(source, tmp_path / name, mode, columns=VALUE, window=window, queries=[*SKETCHED, *EXACT])
+        run(spark, config)
+        assert sum(row["counted"] for row in table(config, "runs")) == rows.num_rows
+        configs.append(config)
+    plain, mixed = ({(row["query"], row["site"], row["item"]): row for row in last_answers(config)} for config in configs)
     for key, row in plain.items():
         if not key[0].startswith(("top", "values", "ranges")):  # those depend on the order within a tick, their bounds do not
             assert mixed[key] == row
-    check_truth(told[1], rows)
+    check_truth(configs[1], rows)
 
 
 # -- the truth -------------------------------------------------------------------------------------------------------
 
 
-def check_truth(said, rows):
+def check_truth(config, rows):
     """Answers over all sites against brute force: ``rows`` in the ranges that end with the newest of all."""
     last = in_range(rows, 300)
     keys = np.bincount(last["key"].to_numpy(), minlength=1024)
-    counts = answers_to(said, "counts")
+    counts = answers_to(config, "counts")
     hits = [counts[None, str(key)][0] <= keys[key] <= counts[None, str(key)][2] for key in KEYS]
     assert np.mean(hits) >= 0.9
     keys = np.bincount(in_range(rows, 600)["key"].to_numpy(), minlength=1024)
-    top = answers_to(said, "top")
+    top = answers_to(config, "top")
     assert all(low <= keys[int(item)] <= high for (_, item), (low, _, high) in top.items())
-    found = {int(item) for _, item in top}
-    assert all(key in found or keys[key] <= 0.1 * keys.sum() + sorted(keys)[-5] for key in range(1024))
-    low, _, high = answers_to(said, "skew")[None, None]
+    top_keys = {int(item) for _, item in top}
+    assert all(key in top_keys or keys[key] <= 0.1 * keys.sum() + sorted(keys)[-5] for key in range(1024))
+    low, _, high = answers_to(config, "skew")[None, None]
     assert low <= (keys**2).sum() <= high
     last = in_range(rows, 240)
     tree = np.bincount(last["key"].to_numpy(), minlength=1024)
     for first, final in ((0, 3), (4, 100), (5, 1023)):
-        low, value, high = answers_to(said, "ranges")[None, f"{first}..{final}"]
+        low, value, high = answers_to(config, "ranges")[None, f"{first}..{final}"]
         assert low <= tree[first : final + 1].sum() <= high
         assert abs(value - tree[first : final + 1].sum()) <= 0.1 * last.num_rows
     values = np.sort(last["ms"].to_numpy())
-    for (_, q), (low, value, high) in answers_to(said, "values").items():
+    for (_, q), (low, value, high) in answers_to(config, "values").items():
         truth = values[max(int(np.ceil(float(q) * values.size)) - 1, 0)]
         assert low - 0.5 <= truth <= high + 0.5
         assert abs(np.searchsorted(values, value) / values.size - float(q)) <= 0.1
     left, right = (np.bincount(in_range(rows, 360, where=event)["key"].to_numpy(), minlength=1024) for event in ("view", "buy"))
-    low, _, high = answers_to(said, "pairs")[None, None]
+    low, _, high = answers_to(config, "pairs")[None, None]
     assert low <= (left * right).sum() <= high
-    check_exact(said, rows)
+    check_exact(config, rows)
 
 
-def check_exact(said, rows):
+def check_exact(config, rows):
     """Exact answers are the truth."""
-    assert answers_to(said, "n")[None, None][1] == in_range(rows, 60).num_rows
+    assert answers_to(config, "n")[None, None][1] == in_range(rows, 60).num_rows
     for site in SITES:
-        assert answers_to(said, "sum of sites")[site, None][1] == (in_range(rows, 60, site)["ms"].to_numpy().sum() or None)
+        assert answers_to(config, "sum of sites")[site, None][1] == (in_range(rows, 60, site)["ms"].to_numpy().sum() or None)
     buys = in_range(rows, 600, where="buy")["ms"].to_numpy()
-    assert answers_to(said, "mean of buys")[None, None][1] == pytest.approx(buys.mean(), rel=1e-12)
-    assert answers_to(said, "worst")[None, None][1] == in_range(rows, 10)["ms"].to_numpy().max()
+    assert answers_to(config, "mean of buys")[None, None][1] == pytest.approx(buys.mean(), rel=1e-12)
+    assert answers_to(config, "worst")[None, None][1] == in_range(rows, 10)["ms"].to_numpy().max()
     low = np.quantile(in_range(rows, 120)["ms"].to_numpy(), 0.9, method="inverted_cdf")
-    assert answers_to(said, "p90")[None, None][1] == low
+    assert answers_to(config, "p90")[None, None][1] == low
 
 
 def test_answers_over_all_sites_are_true(batch, rows):
@@ -275,18 +279,18 @@ def test_sites_that_fall_silent_or_have_clocks_of_their_own(spark, rows, tmp_pat
     newest = rows["ts"][-1].value // 10**6
     if silence == "just as long as the range":
         ticks = rows["ts"].cast(pa.int64()).to_numpy() // 10**6
-        kept = rows.filter(pa.array((site != "oslo") | (ticks <= newest - 300)))
+        sent = rows.filter(pa.array((site != "oslo") | (ticks <= newest - 300)))
     else:
-        kept = rows.filter(pa.array((site != "oslo") | (seconds < (7 if silence == "for long" else 17) * 60)))
-    times = kept["ts"].cast(pa.int64()).to_numpy()
-    ahead = np.where(np.array(kept["site"].to_pylist()) == "pune", 0, -240 * 10**6)  # the others' clocks are four minutes slow
-    moved = kept.set_column(0, "ts", pa.array(times + (ahead if silence == "for long" else 0), rows["ts"].type))
-    said = content(
+        sent = rows.filter(pa.array((site != "oslo") | (seconds < (7 if silence == "for long" else 17) * 60)))
+    times = sent["ts"].cast(pa.int64()).to_numpy()
+    ahead = np.where(np.array(sent["site"].to_pylist()) == "pune", 0, -240 * 10**6)  # the others' clocks are four minutes slow
+    moved = sent.set_column(0, "ts", pa.array(times + (ahead if silence == "for long" else 0), rows["ts"].type))
+    config = content(
         write_files(moved, tmp_path / "source", 3), tmp_path, "available-now", columns=VALUE, queries=[*SKETCHED, *EXACT]
     )
-    run(spark, said)
-    assert sum(row["counted"] for row in table(said, "runs")) == moved.num_rows
-    check_truth(said, moved)
+    run(spark, config)
+    assert sum(row["counted"] for row in table(config, "runs")) == moved.num_rows
+    check_truth(config, moved)
 
 
 # -- what goes wrong -------------------------------------------------------------------------------------------------
@@ -305,19 +309,19 @@ def stream(rows, tmp_path):
     return content(source, tmp_path, queries=FEW)
 
 
-def state_of(said):
+def state_of(config):
     """Every file of the state, by its name."""
-    found = {}
-    for folder, _, names in os.walk(f"{said['run']['checkpoint']}/state"):
+    contents = {}
+    for folder, _, names in os.walk(f"{config['run']['checkpoint']}/state"):
         for name in names:
             with open(os.path.join(folder, name), "rb") as file:
-                found[os.path.relpath(os.path.join(folder, name), folder)] = file.read()
-    return found
+                contents[os.path.relpath(os.path.join(folder, name), folder)] = file.read()
+    return contents
 
 
-def changed(said, **tables):
+def changed(config, **tables):
     return {name: {**value, **tables[name]} if isinstance(value, dict) and name in tables else tables.get(name, value)
-            for name, value in said.items()}  # fmt: skip
+            for name, value in config.items()}  # fmt: skip
 
 
 def test_files_that_cannot_be_read(spark, stream, rows, tmp_path, capfd):
@@ -353,8 +357,8 @@ def test_a_file_that_vanishes_is_left_out(spark, stream, rows, tmp_path):
     assert [row["rows"] for row in table(stream, "runs")] == [400, 0]
     add_file(rows.slice(800, 400), tmp_path / "source", 2)
     run(spark, stream)
-    kept = pa.concat_tables([rows.slice(0, 400), rows.slice(800, 400)])
-    assert answers_to(stream, "n")[None, None][1] == in_range(kept, 600).num_rows
+    remaining = pa.concat_tables([rows.slice(0, 400), rows.slice(800, 400)])
+    assert answers_to(stream, "n")[None, None][1] == in_range(remaining, 600).num_rows
 
 
 def test_a_source_that_is_not_there(spark, stream):
@@ -364,16 +368,16 @@ def test_a_source_that_is_not_there(spark, stream):
         run(spark, changed(stream, source={"path": f"{stream['source']['path']}/nowhere", "mode": "batch"}))
 
 
-@pytest.mark.parametrize(("place", "told"), [("store", "cannot write to the store"), ("run", "cannot write the state")])
-def test_places_that_cannot_be_written_to(spark, stream, tmp_path, place, told):
+@pytest.mark.parametrize(("place", "message"), [("store", "cannot write to the store"), ("run", "cannot write the state")])
+def test_places_that_cannot_be_written_to(spark, stream, tmp_path, place, message):
     (tmp_path / "a file").write_text("in the way")
     where = {"path": str(tmp_path / "a file")} if place == "store" else {"checkpoint": str(tmp_path / "a file")}
-    with pytest.raises(InputError, match=told):
+    with pytest.raises(InputError, match=message):
         run(spark, changed(stream, **{place: where}))
 
 
 @pytest.mark.parametrize(
-    ("tables", "told"),
+    ("tables", "message"),
     [
         ({"window": {"length": "20m"}}, "window.length is '20m' and was '10m'"),
         ({"window": {"length": "10m", "tick": "2s"}}, "window.tick is '2s' and was None"),
@@ -384,21 +388,21 @@ def test_places_that_cannot_be_written_to(spark, stream, tmp_path, place, told):
         ({"queries": [FEW[0], FEW[1] | {"last": "1m"}]}, "the exact query 'n' has changed"),
     ],
 )
-def test_a_checkpoint_of_another_pipeline_is_refused(spark, stream, shared_state, tables, told):
-    said = {**shared_state, **{k: v for k, v in changed(stream, **tables).items() if k in tables}}
-    before = state_of(said)
-    with pytest.raises(ParameterError, match=told):
-        run(spark, said)
-    assert state_of(said) == before
+def test_a_checkpoint_of_another_pipeline_is_refused(spark, stream, shared_state, tables, message):
+    config = {**shared_state, **{k: v for k, v in changed(stream, **tables).items() if k in tables}}
+    before = state_of(config)
+    with pytest.raises(ParameterError, match=message):
+        run(spark, config)
+    assert state_of(config) == before
 
 
 @pytest.fixture(scope="module")
 def shared_state(spark, rows, tmp_path_factory):
     """A stream that has run, and is only looked at."""
     folder = tmp_path_factory.mktemp("shared")
-    said = content(write_files(rows.slice(0, 800), folder / "source", 2), folder, queries=FEW)
-    run(spark, said)
-    return said
+    config = content(write_files(rows.slice(0, 800), folder / "source", 2), folder, queries=FEW)
+    run(spark, config)
+    return config
 
 
 def test_queries_that_come_and_go(spark, stream, rows, tmp_path):
@@ -453,10 +457,10 @@ def test_a_state_without_sparks_log_and_a_log_without_its_state(spark, stream, r
 
 
 def test_a_batch_again_is_the_same_again(spark, rows, tmp_path):
-    said = content(write_files(rows.slice(0, 800), tmp_path / "source", 2), tmp_path, "batch", queries=FEW)
-    told = []
+    config = content(write_files(rows.slice(0, 800), tmp_path / "source", 2), tmp_path, "batch", queries=FEW)
+    outcomes = []
     for _ in range(2):
-        assert Pipeline.of(said).run(spark) == 1
-        told.append([in_order(table(said, name)) for name in ("answers", "sketches")])
-    assert told[0] == told[1]
+        assert Pipeline.of(config).run(spark) == 1
+        outcomes.append([in_order(table(config, name)) for name in ("answers", "sketches")])
+    assert outcomes[0] == outcomes[1]
     assert not os.path.exists(tmp_path / "store" / ".state")

@@ -38,31 +38,31 @@ def bursts(size=4_000, minutes=4):
 class ByHand:
     """A monitor's sites and coordinator without Spark: a batch is told to all sites, then messages are carried to their end."""
 
-    def __init__(self, said, watch, lateness=0):
-        config = of(said)
+    def __init__(self, config, watch, lateness=0):
+        parsed = of(config)
         self.watch = watch
-        self.monitor = config.monitor_of(next(one for one in config.monitors if one.name == watch["name"]))
-        self.window, self.lateness = config.window.window, lateness
+        self.monitor = parsed.monitor_of(next(one for one in parsed.monitors if one.name == watch["name"]))
+        self.window, self.lateness = parsed.window.window, lateness
         self.sites, self.coordinator, self.clocks, self.now, self.bytes = {}, None, {}, None, 0
 
     def batch(self, rows):
         """Returns what the coordinator announces after it."""
         self.bytes = 0
-        said, spoke = [], set()
+        messages, spoke = [], set()
         for name in sorted(set(rows["site"].to_pylist())):
-            mine = rows.filter(pa.compute.equal(rows["site"], name))
-            newest = mine["ts"].cast(pa.int64()).to_numpy().max() // 10**6
+            site_rows = rows.filter(pa.compute.equal(rows["site"], name))
+            newest = site_rows["ts"].cast(pa.int64()).to_numpy().max() // 10**6
             self.clocks[name] = max(self.clocks.get(name, newest), newest)
             self.now = max(self.clocks.values())
             if name not in self.sites:
                 birth = int(hash_keys([f"monitor {self.watch['name']} {name}"])[0])
                 self.sites[name] = self.monitor.site(site_number(name), birth=birth)
             if self.watch.get("where"):
-                mine = mine.filter(pa.compute.equal(mine["event"], "buy"))
+                site_rows = site_rows.filter(pa.compute.equal(site_rows["event"], "buy"))
             spoke.add(name)
-            if mine.num_rows:
-                said += self.sites[name].update(mine["key"].to_numpy(), mine["ts"].combine_chunks())
-            said += self.sites[name].advance(instant_of(int(self.clocks[name]), self.window))
+            if site_rows.num_rows:
+                messages += self.sites[name].update(site_rows["key"].to_numpy(), site_rows["ts"].combine_chunks())
+            messages += self.sites[name].advance(instant_of(int(self.clocks[name]), self.window))
         if self.coordinator is None and spoke:
             self.coordinator = self.monitor.coordinator(sorted(site_number(name) for name in spoke))
         if self.coordinator is None:
@@ -70,15 +70,15 @@ class ByHand:
         numbers = {site_number(name): name for name in self.sites}
         down = []
         silent = [name for name in numbers.values() if name not in spoke]
-        while said or down or silent:
-            for message in sorted(said, key=lambda one: (one.site, one.sequence)):
+        while messages or down or silent:
+            for message in sorted(messages, key=lambda one: (one.site, one.sequence)):
                 self.bytes += message.nbytes
                 for reply in self.coordinator.receive(message):
                     self.bytes += reply.nbytes
                     down.append(reply)
-            said = [answer for message in down for answer in self.sites[numbers[message.site]].receive(message)]
+            messages = [answer for message in down for answer in self.sites[numbers[message.site]].receive(message)]
             for name in silent:
-                said += self.sites[name].advance(instant_of(int(self.now) - self.lateness, self.window))
+                messages += self.sites[name].advance(instant_of(int(self.now) - self.lateness, self.window))
             down, silent = [], []
         return self.coordinator[self.watch["name"]]
 
@@ -88,13 +88,13 @@ def watched(spark, folder, batches, watches, lateness=None):
     (folder / "source").mkdir()
     for number, rows in enumerate(batches):
         add_file(rows, folder / "source", number)
-    said = content(folder / "source", folder, monitors=watches, store={"sketches": "never"})
+    config = content(folder / "source", folder, monitors=watches, store={"sketches": "never"})
     if lateness:
-        said["window"]["lateness"] = f"{lateness}s"
-    run(spark, said)
-    hands = {watch["name"]: ByHand(said, watch, lateness or 0) for watch in watches}
-    told = {name: [(hand.batch(rows), hand.bytes) for rows in batches] for name, hand in hands.items()}
-    return said, told
+        config["window"]["lateness"] = f"{lateness}s"
+    run(spark, config)
+    hands = {watch["name"]: ByHand(config, watch, lateness or 0) for watch in watches}
+    by_hand = {name: [(hand.batch(rows), hand.bytes) for rows in batches] for name, hand in hands.items()}
+    return config, by_hand
 
 
 def shown(announced):
@@ -124,15 +124,15 @@ def raised_in(announced):
     )
 
 
-def check(said, told, batches):
+def check(config, steps_by_monitor, batches):
     """The store says after each batch what was said by hand, and alerts are what changes between batches."""
-    answers, alerts, runs = table(said, "answers"), table(said, "alerts"), table(said, "runs")
+    answers, alerts, runs = table(config, "answers"), table(config, "alerts"), table(config, "runs")
     seen = 0
-    for name, steps in told.items():
+    for name, steps in steps_by_monitor.items():
         before = set()
         for number, (announced, _) in enumerate(steps):
-            mine = [row for row in answers if row["query"] == name and row["batch"] == number]
-            assert {row["item"]: bounded(row) for row in mine} == shown(announced)
+            monitor_rows = [row for row in answers if row["query"] == name and row["batch"] == number]
+            assert {row["item"]: bounded(row) for row in monitor_rows} == shown(announced)
             now = raised_in(announced)
             changes = [row for row in alerts if row["monitor"] == name and row["batch"] == number]
             assert {row["item"] for row in changes if row["state"] == "firing"} == now - before
@@ -141,7 +141,7 @@ def check(said, told, batches):
             before = now
     assert seen == len(alerts)
     for number, row in enumerate(runs):
-        assert row["monitor_bytes"] == sum(steps[number][1] for steps in told.values())
+        assert row["monitor_bytes"] == sum(steps[number][1] for steps in steps_by_monitor.values())
         assert row["rows"] == row["counted"] == batches[number].num_rows
     return alerts
 
@@ -149,13 +149,13 @@ def check(said, told, batches):
 def test_all_kinds_at_once_say_what_is_said_by_hand(spark, tmp_path):
     rows = bursts()
     batches = [rows.slice(start, 800) for start in range(0, 4_000, 800)]
-    said, told = watched(spark, tmp_path, batches, [WATCHES[name] for name in ("skew", "rush", "buys", "floods")])
-    alerts = check(said, told, batches)
+    config, by_hand = watched(spark, tmp_path, batches, [WATCHES[name] for name in ("skew", "rush", "buys", "floods")])
+    alerts = check(config, by_hand, batches)
     for name in ("rush", "buys", "floods"):  # each is raised, and withdrawn again
         kinds = [row["state"] == "firing" for row in alerts if row["monitor"] == name]
         assert {True, False} == set(kinds), name
     assert {"0", "7"} <= {row["item"] for row in alerts if row["monitor"] == "floods"}
-    assert sum(row["monitor_bytes"] for row in table(said, "runs")) > 0
+    assert sum(row["monitor_bytes"] for row in table(config, "runs")) > 0
     assert {row["confidence"] for row in alerts if row["monitor"] == "floods"} == {0.9}
     assert {row["confidence"] for row in alerts if row["monitor"] in ("rush", "buys")} == {1.0}  # counts have no collisions
 
@@ -164,16 +164,16 @@ def test_a_site_that_falls_silent_ages_and_one_that_comes_later_joins(spark, tmp
     rows = bursts(3_000, minutes=6)
     site = np.array(rows["site"].to_pylist())
     place = np.arange(3_000)
-    kept = rows.filter(pa.array(((site != "oslo") | (place < 1_200)) & ((site != "pune") | (place >= 1_000))))
-    size = kept.num_rows // 6
-    batches = [kept.slice(start, size) for start in range(0, 6 * size, size)]
+    sent = rows.filter(pa.array(((site != "oslo") | (place < 1_200)) & ((site != "pune") | (place >= 1_000))))
+    size = sent.num_rows // 6
+    batches = [sent.slice(start, size) for start in range(0, 6 * size, size)]
     assert [set(batch["site"].to_pylist()) for batch in (batches[0], batches[-1])] == [{"lima", "oslo"}, {"lima", "pune"}]
-    said, told = watched(spark, tmp_path, batches, [WATCHES["rush"], WATCHES["followed"]])
-    check(said, told, batches)
+    config, by_hand = watched(spark, tmp_path, batches, [WATCHES["rush"], WATCHES["followed"]])
+    check(config, by_hand, batches)
     # What is followed is the truth of the last two minutes, silent sites' too, within theta and its sketches' error.
-    *_, last = [row for row in table(said, "answers") if row["query"] == "followed"]
-    seconds = kept["ts"].cast(pa.int64()).to_numpy() // 10**6
-    recent = kept["key"].to_numpy()[seconds > seconds.max() - 120]
+    *_, last = [row for row in table(config, "answers") if row["query"] == "followed"]
+    seconds = sent["ts"].cast(pa.int64()).to_numpy() // 10**6
+    recent = sent["key"].to_numpy()[seconds > seconds.max() - 120]
     truth = (np.bincount(recent) ** 2).sum()
     assert abs(last["value"] - truth) <= 0.5 * truth
     assert last["low"] <= truth <= last["high"]
@@ -186,8 +186,8 @@ def test_clocks_that_differ_within_lateness(spark, tmp_path):
     site = np.array(moved["site"].to_pylist())
     batches = [moved.slice(start, 400) for start in range(0, 2_000, 400)]
     batches[2] = batches[2].filter(pa.array(site[800:1200] != "lima"))  # the slow one is silent for a batch
-    said, told = watched(spark, tmp_path, batches, [WATCHES["rush"]], lateness=30)
-    check(said, told, batches)
+    config, by_hand = watched(spark, tmp_path, batches, [WATCHES["rush"]], lateness=30)
+    check(config, by_hand, batches)
 
 
 def test_rows_that_come_late_but_in_time_are_counted(spark, tmp_path):
@@ -198,11 +198,11 @@ def test_rows_that_come_late_but_in_time_are_counted(spark, tmp_path):
     mixed = rows.take(pa.array(order))
     batches = [mixed.slice(start, 600) for start in range(0, 3_000, 600)]
     watch = {"name": "zeros", "kind": "count", "key": 0, "theta": 0.05, "eps": 0.02, "last": "2m"}
-    said, told = watched(spark, tmp_path, batches, [watch], lateness=30)
-    check(said, told, batches)
+    config, by_hand = watched(spark, tmp_path, batches, [watch], lateness=30)
+    check(config, by_hand, batches)
     sites, keys = np.array(mixed["site"].to_pylist()), mixed["key"].to_numpy()
     times = mixed["ts"].cast(pa.int64()).to_numpy() // 10**6
-    for number, row in enumerate(table(said, "answers")):
+    for number, row in enumerate(table(config, "answers")):
         seen = slice(0, 600 * (number + 1))
         newest = {name: times[seen][sites[seen] == name].max() for name in set(sites[seen])}
         ends = np.array([newest[name] for name in sites[seen]])
@@ -215,10 +215,10 @@ def test_a_site_none_of_whose_rows_pass_the_filter_holds_nobody_up(spark, tmp_pa
     site, event = np.array(rows["site"].to_pylist()), np.array(rows["event"].to_pylist())
     rows = rows.filter(pa.array((site != "oslo") | (event == "view")))
     batches = [rows.slice(start, rows.num_rows // 4) for start in range(0, 4 * (rows.num_rows // 4), rows.num_rows // 4)]
-    said, _ = watched(spark, tmp_path, batches, [WATCHES["buys"] | {"above": 50}])
-    answers = [row for row in table(said, "answers") if row["query"] == "buys"]
+    config, _ = watched(spark, tmp_path, batches, [WATCHES["buys"] | {"above": 50}])
+    answers = [row for row in table(config, "answers") if row["query"] == "buys"]
     assert {row["batch"] for row in answers} == {0, 1, 2, 3}
-    assert any(row["state"] == "firing" for row in table(said, "alerts"))
+    assert any(row["state"] == "firing" for row in table(config, "alerts"))
 
 
 def test_a_site_whose_rows_no_longer_pass_the_filter_ages_too(spark, tmp_path):
@@ -226,9 +226,9 @@ def test_a_site_whose_rows_no_longer_pass_the_filter_ages_too(spark, tmp_path):
     calm = np.where(np.arange(2_000) < 1_000, np.array(rows["event"].to_pylist()), "view")
     rows = rows.set_column(3, "event", pa.array(calm))
     batches = [rows.slice(start, 500) for start in range(0, 2_000, 500)]
-    said, told = watched(spark, tmp_path, batches, [WATCHES["buys"] | {"above": 40}])
-    assert [row["state"] for row in check(said, told, batches)] == ["firing", "resolved"]
-    assert answers_at(said, 3) == [0.0]
+    config, by_hand = watched(spark, tmp_path, batches, [WATCHES["buys"] | {"above": 40}])
+    assert [row["state"] for row in check(config, by_hand, batches)] == ["firing", "resolved"]
+    assert answers_at(config, 3) == [0.0]
 
 
 def test_an_alert_below_a_line_fires_until_enough_came_and_when_rows_stay_away(spark, tmp_path):
@@ -237,16 +237,16 @@ def test_an_alert_below_a_line_fires_until_enough_came_and_when_rows_stay_away(s
     rows = rows.set_column(3, "event", pa.array(calm))
     batches = [rows.slice(start, size) for start, size in ((0, 50), (50, 450), (500, 500), (1_000, 500), (1_500, 500))]
     watch = {name: value for name, value in WATCHES["buys"].items() if name != "above"} | {"below": 40}
-    said, told = watched(spark, tmp_path, batches, [watch])
-    assert [row["state"] for row in check(said, told, batches)] == ["firing", "resolved", "firing"]
-    assert answers_at(said, 4) == [0.0]
+    config, by_hand = watched(spark, tmp_path, batches, [watch])
+    assert [row["state"] for row in check(config, by_hand, batches)] == ["firing", "resolved", "firing"]
+    assert answers_at(config, 4) == [0.0]
 
 
 def test_a_state_from_before_there_was_below_goes_on(tmp_path):
     """Such a state describes its monitors without it."""
     watches = [WATCHES["skew"], WATCHES["rush"]]
-    config = of(content(tmp_path / "source", tmp_path, monitors=watches, store={"sketches": "never"}))
-    plan = PipelinePlan.of(config, seed=1)
+    parsed = of(content(tmp_path / "source", tmp_path, monitors=watches, store={"sketches": "never"}))
+    plan = PipelinePlan.of(parsed, seed=1)
     earlier = plan.compatibility()
     assert all("below" not in watch for watch in earlier["monitors"].values())
     assert plan.check_compatible(earlier) == []
@@ -256,8 +256,8 @@ def test_a_state_from_before_there_was_below_goes_on(tmp_path):
         changed.check_compatible(earlier)
 
 
-def answers_at(said, batch):
-    return [row["value"] for row in table(said, "answers") if row["batch"] == batch]
+def answers_at(config, batch):
+    return [row["value"] for row in table(config, "answers") if row["batch"] == batch]
 
 
 def test_a_monitor_that_is_new_begins_with_whoever_comes(spark, tmp_path):
@@ -266,19 +266,19 @@ def test_a_monitor_that_is_new_begins_with_whoever_comes(spark, tmp_path):
     (tmp_path / "source").mkdir()
     for number in range(2):
         add_file(batches[number], tmp_path / "source", number)
-    said = content(tmp_path / "source", tmp_path, monitors=[WATCHES["rush"]], store={"sketches": "never"})
-    run(spark, said)
+    config = content(tmp_path / "source", tmp_path, monitors=[WATCHES["rush"]], store={"sketches": "never"})
+    run(spark, config)
     add_file(batches[2], tmp_path / "source", 2)
-    said["monitors"] = [WATCHES["floods"]]
-    pipeline = run(spark, said)
+    config["monitors"] = [WATCHES["floods"]]
+    pipeline = run(spark, config)
     assert pipeline.notes == ["monitor 'floods' is new and starts now", "monitor 'rush' is gone"]
-    hand = ByHand(said, WATCHES["floods"])
-    mine = [row for row in table(said, "answers") if row["batch"] == 2]
-    assert {row["item"]: bounded(row) for row in mine} == shown(hand.batch(batches[2]))
+    hand = ByHand(config, WATCHES["floods"])
+    newest = [row for row in table(config, "answers") if row["batch"] == 2]
+    assert {row["item"]: bounded(row) for row in newest} == shown(hand.batch(batches[2]))
     add_file(batches[3], tmp_path / "source", 3)
-    said["monitors"] = [WATCHES["rush"]]  # back again, and anew
-    run(spark, said)
-    alerts = [row for row in table(said, "alerts") if row["batch"] == 3 and row["monitor"] == "rush"]
+    config["monitors"] = [WATCHES["rush"]]  # back again, and anew
+    run(spark, config)
+    alerts = [row for row in table(config, "alerts") if row["batch"] == 3 and row["monitor"] == "rush"]
     assert all(row["state"] == "firing" for row in alerts)
 
 
@@ -295,25 +295,25 @@ def test_a_pipeline_draws_a_secret_seed_and_goes_on_with_it(spark, tmp_path):
     for folder in (tmp_path / "one", tmp_path / "other"):
         (folder / "source").mkdir(parents=True)
         queries = [{"name": "skew of all", "kind": "self-join"}]
-        said = content(folder / "source", folder, monitors=[WATCHES["skew"]], queries=queries, run={"seed": None})
+        config = content(folder / "source", folder, monitors=[WATCHES["skew"]], queries=queries, run={"seed": None})
         for number, batch in enumerate(batches):
             add_file(batch, folder / "source", number)
             if number:  # two runs, the second of which finds a state
-                pipeline = run(spark, said)
-        blobs = [lt.from_bytes(row["blob"]) for row in table(said, "sketches")]
-        found = {sketch._shape.seed for sketch in blobs}
-        assert len({row["site"] for row in table(said, "sketches")}) > 1
+                pipeline = run(spark, config)
+        blobs = [lt.from_bytes(row["blob"]) for row in table(config, "sketches")]
+        seeds_of_sketches = {sketch._shape.seed for sketch in blobs}
+        assert len({row["site"] for row in table(config, "sketches")}) > 1
         lt.merge(blobs)
         version = pipeline.versions.read(pipeline.versions.batches()[-1])
-        assert found == {version.plan["seed"]} == {pipeline.versions.seed()}
+        assert seeds_of_sketches == {version.plan["seed"]} == {pipeline.versions.seed()}
         restored = [pipeline.plan.monitors[0].monitor.restore(blob) for blob in monitor_blobs(pipeline, version)]
-        assert {one.monitor.seed for one in restored} == found
-        assert str(*found) not in encode(to_json(pipeline.store.about()))
-        seeds += found
+        assert {one.monitor.seed for one in restored} == seeds_of_sketches
+        assert str(*seeds_of_sketches) not in encode(to_json(pipeline.store.about()))
+        seeds += seeds_of_sketches
     assert len({*seeds, 20_120_615}) == 3
-    said["run"]["seed"] = 7
+    config["run"]["seed"] = 7
     with pytest.raises(lt.ParameterError, match=r"run\.seed differs from"):
-        run(spark, said)
+        run(spark, config)
 
 
 def monitor_blobs(pipeline, version):

@@ -22,12 +22,12 @@ INF, NAN = math.inf, math.nan
 SECOND = int(START.timestamp())
 
 
-def asked(folder, sql, columns, queries, window=100, mode="batch", **source):
+def new_config(folder, sql, columns, queries, window=100, mode="batch", **source):
     """What a pipeline file says of a folder of any format."""
-    said = content(folder / "source", folder, mode, queries=queries, window={"length": window})
-    said["source"] |= {"columns": sql} | source
-    said["columns"] = columns
-    return said
+    config = content(folder / "source", folder, mode, queries=queries, window={"length": window})
+    config["source"] |= {"columns": sql} | source
+    config["columns"] = columns
+    return config
 
 
 def judged(spark, folder, sql, rows, queries=COUNTS, window=100, **columns):
@@ -35,19 +35,19 @@ def judged(spark, folder, sql, rows, queries=COUNTS, window=100, **columns):
     names = [part.split()[0] for part in sql.split(", ")]
     (folder / "source").mkdir()
     schema = pa.schema([("i", pa.int32()), *((part.split()[0], TYPES[part.split()[1]]) for part in sql.split(", "))])
-    given = [dict(zip(["i", *names], [i, *row], strict=True)) for i, row in enumerate(rows)]
-    add_file(pa.Table.from_pylist(given, schema), folder / "source", 0)
-    said = asked(folder, f"i int, {sql}", {"time": "t", "key": "k"} | columns, queries, window)
-    run(spark, said)
-    (done,) = table(said, "runs")
-    rejected = table(said, "rejected")
+    sent = [dict(zip(["i", *names], [i, *row], strict=True)) for i, row in enumerate(rows)]
+    add_file(pa.Table.from_pylist(sent, schema), folder / "source", 0)
+    config = new_config(folder, f"i int, {sql}", {"time": "t", "key": "k"} | columns, queries, window)
+    run(spark, config)
+    (done,) = table(config, "runs")
+    rejected = table(config, "rejected")
     assert done["rows"] == len(rows) == done["counted"] + done["late"] + done["rejected"]
     assert done["rejected"] == len(rejected)
     for row in rejected:  # itself as JSON, with what is NULL
-        source, told = given[json.loads(row["row"])["i"]], json.loads(row["row"])
-        assert {name: value is None for name, value in told.items()} == {name: source[name] is None for name in source}
+        source, json_row = sent[json.loads(row["row"])["i"]], json.loads(row["row"])
+        assert {name: value is None for name, value in json_row.items()} == {name: source[name] is None for name in source}
         assert row["batch"] == 0
-    return said, {json.loads(row["row"])["i"]: row["reason"] for row in rejected}
+    return config, {json.loads(row["row"])["i"]: row["reason"] for row in rejected}
 
 
 TYPES = {
@@ -124,23 +124,23 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_what_cannot_be_counted_is_rejected_with_its_reason(spark, tmp_path, case):
     sql, rows, options, reasons = CASES[case]
-    _, told = judged(spark, tmp_path, sql, rows, **options)
-    assert told == reasons
+    _, rejected = judged(spark, tmp_path, sql, rows, **options)
+    assert rejected == reasons
 
 
 def test_a_date_that_no_timestamp_can_hold_stops_nothing(spark, tmp_path):
     days = pa.array([20_000, 2 * 10**8], pa.int32()).cast(pa.date32())
     (tmp_path / "source").mkdir()
     add_file(pa.table({"t": days, "k": ["a", "a"]}), tmp_path / "source", 0)
-    said = asked(tmp_path, "t date, k string", {"time": "t", "key": "k"}, COUNTS, "1h")
-    run(spark, said)
-    assert [(row["time"], row["reason"]) for row in table(said, "rejected")] == [(None, BEYOND)]
+    config = new_config(tmp_path, "t date, k string", {"time": "t", "key": "k"}, COUNTS, "1h")
+    run(spark, config)
+    assert [(row["time"], row["reason"]) for row in table(config, "rejected")] == [(None, BEYOND)]
 
 
 def test_a_row_that_is_not_counted_keeps_its_microseconds(spark, tmp_path):
     moment = START + dt.timedelta(microseconds=584_297)
-    said, _ = judged(spark, tmp_path, "t timestamp, k string", [(moment, None)], window="1h")
-    (row,) = table(said, "rejected")
+    config, _ = judged(spark, tmp_path, "t timestamp, k string", [(moment, None)], window="1h")
+    (row,) = table(config, "rejected")
     assert row["time"] == moment == dt.datetime.fromisoformat(json.loads(row["row"])["t"])
 
 
@@ -153,16 +153,16 @@ def test_exact_counts_take_rows_as_many_times_as_the_others_do(spark, tmp_path):
         {"name": "sum", "kind": "exact", "aggregate": "sum", "of": "c", "last": 300},
         {"name": "a", "kind": "counts", "keys": ["a", "b"], "last": 300},
     ]
-    said, rejected = judged(spark, tmp_path, "t bigint, k string, c bigint", rows, queries, 300, count="c")
+    config, rejected = judged(spark, tmp_path, "t bigint, k string, c bigint", rows, queries, 300, count="c")
     assert not rejected
-    found = {(row["query"], row["item"]): row["value"] for row in table(said, "answers")}
-    assert found == {("all", None): 2, ("no b", None): 0, ("many", "a"): 9, ("sum", None): 9, ("a", "a"): 9, ("a", "b"): 0}
+    values = {(row["query"], row["item"]): row["value"] for row in table(config, "answers")}
+    assert values == {("all", None): 2, ("no b", None): 0, ("many", "a"): 9, ("sum", None): 9, ("a", "a"): 9, ("a", "b"): 0}
 
 
 def test_rejected_rows_count_for_nothing(spark, tmp_path):
     rows = [(5, "a", 2), (6, "a", -1), (6, "b", 5), (7, "a", 0), (7, "a", 1)]
-    said, _ = judged(spark, tmp_path, "t bigint, k string, c bigint", rows, count="c")
-    assert answers_to(said, "a")[None, "a"] == (3, 3, 3)
+    config, _ = judged(spark, tmp_path, "t bigint, k string, c bigint", rows, count="c")
+    assert answers_to(config, "a")[None, "a"] == (3, 3, 3)
 
 
 LINES = {
@@ -181,16 +181,16 @@ def test_lines_that_cannot_be_read_are_kept_as_they_are(spark, tmp_path, kind, c
     (tmp_path / "source").mkdir()
     (tmp_path / "source" / "lines").write_text(text)
     time = "t" if columns else "cast(t as bigint)"  # Spark infers that it is text
-    said = asked(tmp_path, columns, {"time": time, "key": "k"}, COUNTS, format=kind, mode=mode)
+    config = new_config(tmp_path, columns, {"time": time, "key": "k"}, COUNTS, format=kind, mode=mode)
     if columns is None:
-        del said["source"]["columns"]
+        del config["source"]["columns"]
         unreadable, reasons = (
             unreadable[:1],
             ["no time: cast(t as bigint) is NULL", "time cannot be computed: cast(t as bigint)"],
         )
-    run(spark, said)
-    (done,) = table(said, "runs")
-    rejected = table(said, "rejected")
+    run(spark, config)
+    (done,) = table(config, "runs")
+    rejected = table(config, "rejected")
     assert sorted(row["row"] for row in rejected if row["reason"] == "line cannot be read") == sorted(unreadable)
     assert sorted(row["reason"] for row in rejected if row["reason"] != "line cannot be read") == sorted(reasons)
     assert done["rows"] == 4 == done["counted"] + done["rejected"]
@@ -199,11 +199,11 @@ def test_lines_that_cannot_be_read_are_kept_as_they_are(spark, tmp_path, kind, c
 def test_lines_that_the_user_wants_dropped_are_dropped(spark, tmp_path):
     (tmp_path / "source").mkdir()
     (tmp_path / "source" / "lines").write_text("5,a\nx,a\n6,b\n")
-    said = asked(
+    config = new_config(
         tmp_path, "t bigint, k string", {"time": "t", "key": "k"}, COUNTS, format="csv", options={"mode": "DROPMALFORMED"}
     )
-    run(spark, said)
-    assert [(row["rows"], row["counted"]) for row in table(said, "runs")] == [(2, 2)]
+    run(spark, config)
+    assert [(row["rows"], row["counted"]) for row in table(config, "runs")] == [(2, 2)]
 
 
 def test_binary_columns_are_kept_as_text_where_they_are_text(spark, tmp_path):
@@ -211,10 +211,10 @@ def test_binary_columns_are_kept_as_text_where_they_are_text(spark, tmp_path):
     values = [b'{"port": 80}', b'{"port": "x"}', b"\xff\xfe", None, b""]
     add_file(pa.table({"t": pa.array([5] * 5, pa.int64()), "value": pa.array(values, pa.binary())}), tmp_path / "source", 0)
     key = "cast(get_json_object(cast(value as string), '$.port') as int)"
-    said = asked(tmp_path, "t bigint, value binary", {"time": "t", "key": key}, [COUNTS[0] | {"keys": [80]}])
-    run(spark, said)
-    kept = sorted((json.loads(row["row"])["value"] or "", row["reason"]) for row in table(said, "rejected"))
-    assert kept == sorted(
+    config = new_config(tmp_path, "t bigint, value binary", {"time": "t", "key": key}, [COUNTS[0] | {"keys": [80]}])
+    run(spark, config)
+    rejected = sorted((json.loads(row["row"])["value"] or "", row["reason"]) for row in table(config, "rejected"))
+    assert rejected == sorted(
         [
             ('{"port": "x"}', f"key cannot be computed: {key}"),
             ("//4=", f"no key: {key} is NULL"),
@@ -222,7 +222,7 @@ def test_binary_columns_are_kept_as_text_where_they_are_text(spark, tmp_path):
             ("", f"no key: {key} is NULL"),
         ]
     )
-    assert answers_to(said, "a")[None, "80"][1] == 1
+    assert answers_to(config, "a")[None, "80"][1] == 1
 
 
 def test_dirty_rows_stop_no_session_of_the_users(spark, tmp_path):
@@ -231,7 +231,7 @@ def test_dirty_rows_stop_no_session_of_the_users(spark, tmp_path):
     theirs.conf.set("spark.sql.codegen.wholeStage", "false")
     theirs.conf.set("spark.sql.session.timeZone", "Asia/Kolkata")
     (tmp_path / "source").mkdir()
-    said = asked(
+    config = new_config(
         tmp_path,
         "t string, k string",
         {"time": "to_timestamp(t)", "key": "cast(k as bigint) * 2"},
@@ -243,13 +243,13 @@ def test_dirty_rows_stop_no_session_of_the_users(spark, tmp_path):
     for number in range(2):
         batch = pa.table({"t": [row[0] for row in rows], "k": [row[1] for row in rows]})
         add_file(batch, tmp_path / "source", number)
-        run(theirs, said)
-    assert [(row["rows"], row["counted"], row["rejected"]) for row in table(said, "runs")] == [(4, 1, 3)] * 2
-    assert answers_to(said, "a")[None, "4"][1] == 2
+        run(theirs, config)
+    assert [(row["rows"], row["counted"], row["rejected"]) for row in table(config, "runs")] == [(4, 1, 3)] * 2
+    assert answers_to(config, "a")[None, "4"][1] == 2
 
 
 @pytest.mark.parametrize(
-    ("sql", "columns", "queries", "window", "told"),
+    ("sql", "columns", "queries", "window", "message"),
     [
         (
             "t bigint, k string",
@@ -276,11 +276,11 @@ def test_dirty_rows_stop_no_session_of_the_users(spark, tmp_path):
         ("t bigint, k string", {}, [SUM[0] | {"of": "k"}], 100, 'of = "k" of the query "sum": it is of type string'),
     ],
 )
-def test_columns_that_do_not_fit_are_told_before_anything_starts(spark, tmp_path, sql, columns, queries, window, told):
+def test_columns_that_do_not_fit_are_told_before_anything_starts(spark, tmp_path, sql, columns, queries, window, message):
     (tmp_path / "source").mkdir()
-    said = asked(tmp_path, sql, {"time": "t", "key": "k"} | columns, queries, window, mode="available-now")
-    with pytest.raises(ParameterError, match=told):
-        run(spark, said)
+    config = new_config(tmp_path, sql, {"time": "t", "key": "k"} | columns, queries, window, mode="available-now")
+    with pytest.raises(ParameterError, match=message):
+        run(spark, config)
     assert not (tmp_path / "state" / "spark").exists()
 
 
@@ -331,7 +331,7 @@ def test_every_row_is_counted_or_late_or_rejected(spark, tmp_path, lateness):
     batches = [rows[i : i + 1_000] for i in range(0, 3_000, 1_000)]
     for number, batch in enumerate(batches):
         add_file(pa.Table.from_pylist(batch, schema), tmp_path / "source", number)
-    said = content(
+    config = content(
         tmp_path / "source",
         tmp_path,
         columns={"value": "ms", "count": "n"},
@@ -342,38 +342,38 @@ def test_every_row_is_counted_or_late_or_rejected(spark, tmp_path, lateness):
             {"name": "v", "kind": "quantiles", "lo": 0, "hi": 100, "resolution": 1},
         ],
     )
-    run(spark, said)
+    run(spark, config)
     floors, weight, allowed = {}, 0, 120 if lateness else 0
     expected = []
     for batch in batches:
-        newest, told = dict(floors), {"counted": 0, "late": [], "rejected": []}
+        newest, counts = dict(floors), {"counted": 0, "late": [], "rejected": []}
         for row in batch:
             if reason := reason_of(row):
-                told["rejected"].append((row["site"], row["ts"], reason))
+                counts["rejected"].append((row["site"], row["ts"], reason))
                 continue
             second = micros(row["ts"].replace(microsecond=0)) // 10**6
             if second < floors.get(row["site"], second) - allowed:
-                told["late"].append((row["site"], row["ts"], "late"))
+                counts["late"].append((row["site"], row["ts"], "late"))
                 continue
             newest[row["site"]] = max(newest.get(row["site"], second), second)
-            told["counted"] += 1
+            counts["counted"] += 1
             weight += row["n"]
         floors = newest
-        expected.append(told)
-    runs = table(said, "runs")
+        expected.append(counts)
+    runs = table(config, "runs")
     assert [row["rows"] for row in runs] == [1_000] * 3
-    assert [row["counted"] for row in runs] == [told["counted"] for told in expected]
+    assert [row["counted"] for row in runs] == [counts["counted"] for counts in expected]
     for name in ("late", "rejected"):
-        assert [row[name] for row in runs] == [len(told[name]) for told in expected]
-        found = table(said, name)
-        for number, told in enumerate(expected):
-            mine = [row for row in found if row["batch"] == number]
-            assert sorted((row["site"], row["time"], row["reason"]) for row in mine if row["site"] and row["time"]) == sorted(
-                one for one in told[name] if one[0] and one[1]
-            )
-            assert sorted(row["reason"] for row in mine) == sorted(one[2] for one in told[name])
-        whole = [json.loads(row["row"]) for row in found]
+        assert [row[name] for row in runs] == [len(counts[name]) for counts in expected]
+        stored = table(config, name)
+        for number, counts in enumerate(expected):
+            batch_rows = [row for row in stored if row["batch"] == number]
+            assert sorted(
+                (row["site"], row["time"], row["reason"]) for row in batch_rows if row["site"] and row["time"]
+            ) == sorted(one for one in counts[name] if one[0] and one[1])
+            assert sorted(row["reason"] for row in batch_rows) == sorted(one[2] for one in counts[name])
+        whole = [json.loads(row["row"]) for row in stored]
         assert all(row.keys() <= set(schema.names) and "event" in row for row in whole)
     assert sum(row["counted"] + row["late"] + row["rejected"] for row in runs) == len(rows)
-    low, _, high = answers_to(said, "r")[None, "0..1023"]
+    low, _, high = answers_to(config, "r")[None, "0..1023"]
     assert low <= weight <= high

@@ -20,12 +20,12 @@ QUERIES = [
 
 def columns(rows, length=1000):
     """Rows of time, key, value, where and n, as tasks have them."""
-    said = content("source", "folder", columns={"value": "ms", "count": "n"}, queries=QUERIES, window={"length": length})
-    plan = Pipeline.of(said).plan
+    config = content("source", "folder", columns={"value": "ms", "count": "n"}, queries=QUERIES, window={"length": length})
+    plan = Pipeline.of(config).plan
     names = ["time", "key", "value", "where", "count", "x0"]
     kinds = [pa.int64(), pa.int64(), pa.float64(), pa.int64(), pa.int64(), pa.int64()]
-    given = {name: pa.array([row[i] for row in rows], kind) for i, (name, kind) in enumerate(zip(names, kinds, strict=True))}
-    return Block(given, plan, hashed=True)
+    arrays = {name: pa.array([row[i] for row in rows], kind) for i, (name, kind) in enumerate(zip(names, kinds, strict=True))}
+    return Block(arrays, plan, hashed=True)
 
 
 SMALL = st.integers(0, 2)
@@ -58,25 +58,25 @@ def test_sites_may_be_integers(spark, tmp_path, mode):
     """They are called as text calls them, in answers and in the table of late rows."""
     rows = events(3000)
     numbers = pa.array([SITES.index(name) - 1 for name in rows["site"].to_pylist()], pa.int32())
-    given = {"text": rows, "number": rows.set_column(rows.schema.get_field_index("site"), "site", numbers)}
-    said = {}
-    for name, some in given.items():
+    rows_by_type = {"text": rows, "number": rows.set_column(rows.schema.get_field_index("site"), "site", numbers)}
+    configs = {}
+    for name, some in rows_by_type.items():
         source = write_files(pa.concat_tables([some, some.slice(0, 5)]), tmp_path / name / "source", 3)
-        asked = [{"name": "top", "kind": "top", "by": "site"}, {"name": "all", "kind": "self-join"}]
-        said[name] = content(source, tmp_path / name, mode, queries=asked)
-        said[name]["source"]["columns"] = f"ts timestamp, key bigint, site {'int' if name == 'number' else 'string'}"
-        run(spark, said[name])
+        queries = [{"name": "top", "kind": "top", "by": "site"}, {"name": "all", "kind": "self-join"}]
+        configs[name] = content(source, tmp_path / name, mode, queries=queries)
+        configs[name]["source"]["columns"] = f"ts timestamp, key bigint, site {'int' if name == 'number' else 'string'}"
+        run(spark, configs[name])
     renamed = {name: str(number - 1) for number, name in enumerate(SITES)}
 
-    def told(name):
-        answers = [row | {"site": renamed.get(row["site"], row["site"])} for row in last_answers(said[name])]
+    def answers_of(name):
+        answers = [row | {"site": renamed.get(row["site"], row["site"])} for row in last_answers(configs[name])]
         return in_order(answers)
 
-    assert told("text") == told("number")
-    assert {row["site"] for row in told("number")} == {"-1", "0", "1", None}
-    found = [row["site"] for row in table(said["number"], "late")]
-    assert sorted(found) == sorted([renamed[row["site"]] for row in table(said["text"], "late")])
-    assert len(found) == (0 if mode == "batch" else 5)
+    assert answers_of("text") == answers_of("number")
+    assert {row["site"] for row in answers_of("number")} == {"-1", "0", "1", None}
+    late_sites = [row["site"] for row in table(configs["number"], "late")]
+    assert sorted(late_sites) == sorted([renamed[row["site"]] for row in table(configs["text"], "late")])
+    assert len(late_sites) == (0 if mode == "batch" else 5)
 
 
 def test_a_task_tells_only_so_many_reasons_apart(tmp_path):

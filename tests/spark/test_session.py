@@ -26,11 +26,11 @@ def test_what_a_session_is_told(spark):
 
 def test_settings_of_users_come_before_ours(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    told = settings("local[3]", "mine", spark_ui_enabled=True, **{"spark.driver.extraJavaOptions": "-Dmine=1"})
-    assert told["spark.ui.enabled"] == "true"
-    assert told["spark.sql.shuffle.partitions"] == "3"
-    assert told["spark.driver.extraJavaOptions"].startswith("-Dlog4j2.configurationFile=file:")
-    assert told["spark.driver.extraJavaOptions"].endswith(" -Dmine=1")
+    values = settings("local[3]", "mine", spark_ui_enabled=True, **{"spark.driver.extraJavaOptions": "-Dmine=1"})
+    assert values["spark.ui.enabled"] == "true"
+    assert values["spark.sql.shuffle.partitions"] == "3"
+    assert values["spark.driver.extraJavaOptions"].startswith("-Dlog4j2.configurationFile=file:")
+    assert values["spark.driver.extraJavaOptions"].endswith(" -Dmine=1")
     far = settings("spark://far:7077", "mine")
     assert not {"spark.sql.shuffle.partitions", "spark.driver.host", "spark.driver.memory"} & far.keys()
 

@@ -113,12 +113,12 @@ def test_answers(of):
         random = np.random.default_rng(1)
         sites = {}
         for site in names_of(count):
-            sites[site] = {thing.name: thing.empty() for thing in plan.specs}
-            for thing in plan.specs:
-                if thing.name == "exact":
-                    sites[site][thing.name].update({"time": np.arange(5)}, np.arange(5))
+            sites[site] = {spec.name: spec.empty() for spec in plan.specs}
+            for spec in plan.specs:
+                if spec.name == "exact":
+                    sites[site][spec.name].update({"time": np.arange(5)}, np.arange(5))
                 else:
-                    sites[site][thing.name].update(random.integers(0, 50, 5), np.arange(5))
+                    sites[site][spec.name].update(random.integers(0, 50, 5), np.arange(5))
         return of(lambda: combine_answers(plan, [partial_answers(plan, 10, sites.items())]))
 
     assert_proportional(work, FEWER)
@@ -126,23 +126,23 @@ def test_answers(of):
 
 @pytest.mark.parametrize("kind", [{"kind": "count", "key": 0}, {"kind": "self-join"}, {"kind": "frequent", "tau": 300}])
 def test_monitors_that_all_sites_join_at_once(kind):
-    said = content("source", "folder", monitors=[{"name": "m", "theta": 0.2, "eps": 0.2, **kind}], window={"length": 1000})
-    (thing,) = Pipeline.of(said).plan.monitors
+    config = content("source", "folder", monitors=[{"name": "m", "theta": 0.2, "eps": 0.2, **kind}], window={"length": 1000})
+    (spec,) = Pipeline.of(config).plan.monitors
 
     def work(count):
-        sites = [site_of(thing, name) for name in names_of(count)]
+        sites = [site_of(spec, name) for name in names_of(count)]
         messages = [message for site in sites for message in site.update([0, 1, 1], [1, 2, 3])]
-        coordinator = thing.monitor.coordinator([site_number(name) for name in names_of(count)])
+        coordinator = spec.monitor.coordinator([site_number(name) for name in names_of(count)])
         return instructions(lambda: coordinator.receive_all(messages)) + instructions(coordinator.to_bytes)
 
     assert_proportional(work, (60, 120, 240))
 
 
 def test_many_messages_at_once_say_what_they_say_one_by_one():
-    said = content("source", "folder", monitors=[{"name": "m", "kind": "self-join", "theta": 0.2}], window={"length": 1000})
-    (thing,) = Pipeline.of(said).plan.monitors
-    sites = {site_number(name): site_of(thing, name) for name in names_of(40)}
-    together, apart = (thing.monitor.coordinator(list(sites)) for _ in range(2))
+    config = content("source", "folder", monitors=[{"name": "m", "kind": "self-join", "theta": 0.2}], window={"length": 1000})
+    (spec,) = Pipeline.of(config).plan.monitors
+    sites = {site_number(name): site_of(spec, name) for name in names_of(40)}
+    together, apart = (spec.monitor.coordinator(list(sites)) for _ in range(2))
     random = np.random.default_rng(2)
     for step in range(6):
         messages = [
@@ -157,8 +157,8 @@ def test_many_messages_at_once_say_what_they_say_one_by_one():
             messages = [answer for reply in replies for answer in sites[reply.site].receive(reply)]
     assert together["m"].value > 0
     # While some are awaited, too.
-    together, apart = (thing.monitor.coordinator(list(sites)) for _ in range(2))
-    joins = [message for name in names_of(39) for message in site_of(thing, name).update([1, 2], [5, 6])]
+    together, apart = (spec.monitor.coordinator(list(sites)) for _ in range(2))
+    joins = [message for name in names_of(39) for message in site_of(spec, name).update([1, 2], [5, 6])]
     assert together.receive_all(joins) == [reply for one in joins for reply in apart.receive(one)] == []
     assert together["m"] == apart["m"]
     assert len(together["m"].awaited) == 1

@@ -42,15 +42,15 @@ def small(monkeypatch):
         monkeypatch.setattr(upkeep, name, value)
 
 
-def everything(said):
+def everything(config):
     """All rows of all tables; of the snapshots of the sites, of which upkeep leaves a few, the newest."""
-    rows = {name: table(said, name) for name in tables()}
+    rows = {name: table(config, name) for name in tables()}
     rows["sites"] = [row for row in rows["sites"] if row["batch"] == max(one["batch"] for one in rows["sites"])]
     return {name: in_order(its, leave=WALL_CLOCK) for name, its in rows.items()}
 
 
-def names(said):
-    store = Store(said["store"]["path"])
+def names(config):
+    store = Store(config["store"]["path"])
     return {name: [one.name for one in store.all_files(name)] for name in tables()}
 
 
@@ -65,9 +65,11 @@ def about_json(store):
 @pytest.mark.parametrize("mode", ["batch", "available-now"])
 def test_the_store_says_what_it_is_about(spark, source, tmp_path, mode):
     monitors = [{"name": "rush", "kind": "count", "key": 0, "above": 5}] if mode != "batch" else []
-    said = content(source, tmp_path, mode, files=BATCHES, name="shop", queries=QUERIES, monitors=monitors, store={"keep": "1d"})
-    run(spark, said)
-    about = about_json(said["store"]["path"])
+    config = content(
+        source, tmp_path, mode, files=BATCHES, name="shop", queries=QUERIES, monitors=monitors, store={"keep": "1d"}
+    )
+    run(spark, config)
+    about = about_json(config["store"]["path"])
     assert {name: about[name] for name in ("format", "name", "time_type", "keys", "keep", "stored")} == {
         "format": 1, "name": "shop", "time_type": "timestamp", "keys": "integer", "keep": "1d", "stored": "always",
     }  # fmt: skip
@@ -78,49 +80,49 @@ def test_the_store_says_what_it_is_about(spark, source, tmp_path, mode):
         "name": "hot", "kind": "top", "last": "5m", "by": "all", "k": 3, "where": "event = 'buy'",
     }  # fmt: skip
     assert [len(query["sketches"]) for query in (hot, pairs, n)] == [1, 2, 0]
-    stored = {row["sketch"]: row["kind"] for row in table(said, "sketches")}
+    stored = {row["sketch"]: row["kind"] for row in table(config, "sketches")}
     assert {name: one["kind"] for name, one in about["sketches"].items()} == stored
     assert sorted((one["kind"], one["where"], one["query"]) for one in about["sketches"].values()) == [
         ("ecm", "event = 'buy'", "inner"), ("ecm", "event = 'view'", "inner"), ("topk", "event = 'buy'", None),
     ]  # fmt: skip
     assert [watch["name"] for watch in about["monitors"]] == (["rush"] if monitors else [])
-    assert check(said["store"]["path"]).findings == []
+    assert check(config["store"]["path"]).findings == []
 
 
 @pytest.mark.parametrize("file", EXAMPLES)
 def test_whatever_a_pipeline_asks_can_be_said(tmp_path, file):
-    config = parse(file)
+    parsed = parse(file)
     store = Store(str(tmp_path))
-    store.describe(PipelinePlan.of(config).about("text"))
+    store.describe(PipelinePlan.of(parsed).about("text"))
     about = about_json(tmp_path)
-    assert [query["name"] for query in about["queries"]] == [query.name for query in config.queries]
-    for query, said in zip(config.queries, about["queries"], strict=True):
-        assert type(query).model_validate_json(json.dumps({k: v for k, v in said.items() if k != "sketches"})) == query
-        assert all(about["sketches"][name] for name in said["sketches"])
-    assert [MonitorTable.model_validate(watch) for watch in about["monitors"]] == config.monitors
+    assert [query["name"] for query in about["queries"]] == [query.name for query in parsed.queries]
+    for query, query_info in zip(parsed.queries, about["queries"], strict=True):
+        assert type(query).model_validate_json(json.dumps({k: v for k, v in query_info.items() if k != "sketches"})) == query
+        assert all(about["sketches"][name] for name in query_info["sketches"])
+    assert [MonitorTable.model_validate(watch) for watch in about["monitors"]] == parsed.monitors
 
 
 @pytest.mark.parametrize(
     ("key", "keys"), [("cast(key as string)", "text"), ("cast(cast(key as string) as binary)", "binary"), ("key", "integer")]
 )
 def test_the_store_says_what_keys_are(spark, source, tmp_path, key, keys):
-    said = content(source, tmp_path, "batch", columns={"key": key}, queries=QUERIES[:1])
-    run(spark, said)
-    assert Store.open(said["store"]["path"]).about().keys == keys
+    config = content(source, tmp_path, "batch", columns={"key": key}, queries=QUERIES[:1])
+    run(spark, config)
+    assert Store.open(config["store"]["path"]).about().keys == keys
 
 
 def test_a_store_of_a_newer_version_is_not_written_to(spark, source, tmp_path):
-    said = content(source, tmp_path, "batch", queries=QUERIES[:1])
-    run(spark, said)
-    store = Store(said["store"]["path"])
-    before = names(said)
+    config = content(source, tmp_path, "batch", queries=QUERIES[:1])
+    run(spark, config)
+    store = Store(config["store"]["path"])
+    before = names(config)
     about = tmp_path / "store" / "about.json"
     about.write_text(about.read_text().replace('"format": 1', '"format": 7'))
     with pytest.raises(InputError, match=r"has format 7, .*; upgrade lately"):
-        run(spark, said)
-    assert names(said) == before
+        run(spark, config)
+    assert names(config) == before
     about.unlink()  # as an earlier version left it
-    run(spark, said)
+    run(spark, config)
     assert store.about().name == "pipeline"
 
 
@@ -130,10 +132,10 @@ def test_a_store_of_a_newer_version_is_not_written_to(spark, source, tmp_path):
 @pytest.fixture(scope="module")
 def alone(spark, source, tmp_path_factory):
     """What a run says that is never looked after."""
-    said = content(source, tmp_path_factory.mktemp("alone"), queries=QUERIES)
-    run(spark, said)
-    assert not any(".." in name for files in names(said).values() for name in files)
-    return everything(said)
+    config = content(source, tmp_path_factory.mktemp("alone"), queries=QUERIES)
+    run(spark, config)
+    assert not any(".." in name for files in names(config).values() for name in files)
+    return everything(config)
 
 
 class Faulty(fs.LocalFileSystem):
@@ -159,15 +161,15 @@ class Faulty(fs.LocalFileSystem):
 
 @pytest.mark.parametrize("keep", [None, "11m"])
 def test_killed_in_its_upkeep_it_leaves_the_same_files(spark, source, alone, tmp_path, small, monkeypatch, keep):
-    said = content(source, tmp_path / "peace", queries=QUERIES, store={"keep": keep})
-    run(spark, said)
-    peace, files = everything(said), names(said)
+    config = content(source, tmp_path / "peace", queries=QUERIES, store={"keep": keep})
+    run(spark, config)
+    peace, files = everything(config), names(config)
     newest = max(row["time"] for row in alone["runs"])
     if keep is None:
         assert peace == alone
         assert any(".." in name for name in files["runs"])
         for name in ("runs", "answers", "sketches"):  # Spark minds neither such files nor the checksums in them
-            assert spark.read.parquet(f"{said['store']['path']}/{name}").count() == len(peace[name])
+            assert spark.read.parquet(f"{config['store']['path']}/{name}").count() == len(peace[name])
     else:  # up to a sixteenth of it more, as it is not looked at after each batch
         first = min(row["batch"] for row in peace["runs"])
         limit = newest - timedelta(minutes=11)
@@ -176,7 +178,7 @@ def test_killed_in_its_upkeep_it_leaves_the_same_files(spark, source, alone, tmp
         for name, rows in alone.items():
             number = "version" if name == "sketches" else "batch"
             assert peace[name] == [row for row in rows if row[number] >= first], name
-    said = content(source, tmp_path / "killed", queries=QUERIES, store={"keep": keep})
+    config = content(source, tmp_path / "killed", queries=QUERIES, store={"keep": keep})
     faults = [0, 2, 7]
 
     def interrupted(store, *args):
@@ -187,42 +189,42 @@ def test_killed_in_its_upkeep_it_leaves_the_same_files(spark, source, alone, tmp
     monkeypatch.setattr(module, "tidy", interrupted)
     while faults:
         with pytest.raises(ConnectionError, match="the lights went out"):
-            run(spark, said)
+            run(spark, config)
         faults.pop(0)
-    run(spark, said)
-    assert everything(said) == peace
-    assert names(said) == files
-    assert check(said["store"]["path"]).findings == []
+    run(spark, config)
+    assert everything(config) == peace
+    assert names(config) == files
+    assert check(config["store"]["path"]).findings == []
 
 
 def test_times_that_are_integers_grow_old_too(spark, source, tmp_path, small):
     """Retention goes by the stream's own time, whatever the clock says."""
     seconds = "cast(unix_seconds(ts) as bigint)"
-    said = content(
+    config = content(
         source, tmp_path, columns={"time": seconds}, window={"length": 60}, queries=[QUERIES[2]], store={"keep": 300}, files=2
     )
-    run(spark, said)
-    runs = table(said, "runs")
+    run(spark, config)
+    runs = table(config, "runs")
     times = [row["time"] for row in runs]
     assert runs[0]["batch"] > 0
     assert times[-1] - times[0] <= 300 * 17 / 16 + 240
-    assert Store.open(said["store"]["path"]).read("runs")["time"].type == pa.int64()
+    assert Store.open(config["store"]["path"]).read("runs")["time"].type == pa.int64()
 
 
 def test_a_checkpoint_older_than_its_store_is_told(spark, source, tmp_path, small):
     """A state from a backup, beside a store that has put later batches together for good."""
-    said = content(source, tmp_path, queries=[QUERIES[2]])
+    config = content(source, tmp_path, queries=[QUERIES[2]])
     few = tmp_path / "few"
     few.mkdir()
     for number in range(2):
         shutil.copy(f"{source}/{number:04d}.parquet", few)
-    run(spark, said | {"source": said["source"] | {"path": str(few)}})
+    run(spark, config | {"source": config["source"] | {"path": str(few)}})
     shutil.copytree(tmp_path / "state", tmp_path / "backup")
     for number in range(2, 10):
         shutil.copy(f"{source}/{number:04d}.parquet", few)
-    run(spark, said | {"source": said["source"] | {"path": str(few)}})
+    run(spark, config | {"source": config["source"] | {"path": str(few)}})
     shutil.rmtree(tmp_path / "state")
     shutil.copytree(tmp_path / "backup", tmp_path / "state")
     with pytest.raises(InputError, match=r"batch 2 is to be run again, .* the \[run\] checkpoint is older than the store"):
-        Pipeline.of(said | {"source": said["source"] | {"path": str(few)}}).run(spark)
-    assert pq.read_table(f"{said['store']['path']}/runs").num_rows == 10
+        Pipeline.of(config | {"source": config["source"] | {"path": str(few)}}).run(spark)
+    assert pq.read_table(f"{config['store']['path']}/runs").num_rows == 10

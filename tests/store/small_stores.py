@@ -1,49 +1,35 @@
 """Stores for tests: what batches leave in them, and filesystems on which things go wrong."""
 
-from datetime import UTC, datetime, timedelta
-
 from pyarrow import fs
+from store_builder import new_store, put_batch, site_row, time_at
 
 from lately.store import Store, tables
-from lately.store.tables import TIME_TYPES
-
-NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
-INTEGERS = TIME_TYPES["integer"]
 
 
-def filled(path, batches, time_type=INTEGERS, step=10, sketches_every=5, sites=0):
-    """A store with so many batches, ``step`` of time apart: each has answers, some have late rows, alerts or sketches."""
-    store = Store(str(path), time_type)
-    store.prepare()
-    store.describe({"time_type": "integer" if time_type == INTEGERS else "timestamp"})
+def filled(path, batches, time_type="integer", sketches_every=5, sites=0):
+    """A store with so many batches, 10 of time apart: each has answers, some have late rows, alerts or sketches."""
+    store = new_store(path, time_type)
     for batch in range(batches):
-        add_batch(store, batch, at(batch, time_type, step), sketches_every, sites)
+        add_batch(store, batch, time_at(10 * batch, time_type), sketches_every, sites)
     return store
 
 
-def at(batch, time_type=INTEGERS, step=10):
-    return step * batch if time_type == INTEGERS else NOON + timedelta(seconds=step * batch)
-
-
 def add_batch(store, batch, time, sketches_every=5, sites=0):
-    store.put("answers", batch, [{"time": time, "batch": batch, "query": "hot", "item": f"/{i}", "value": i} for i in range(3)])
     if batch % 4 == 1:
         for part in ("0000", "0001"):
             store.put("late", batch, [{"batch": batch, "site": part, "reason": "late", "row": "{}"}], part)
-    if batch % 7 == 2:
-        store.put("alerts", batch, [{"time": time, "batch": batch, "monitor": "rush", "state": "firing"}])
     if sketches_every is not None and batch % sketches_every == 0:
         for part in ("00000", "00001"):
             store.put("sketches", batch, [{"version": batch, "time": time, "site": part, "blob": b"x"}], part)
-    store.put("sites", batch, [site_row(batch, f"site-{number:04}", time) for number in range(sites)])
-    store.put("runs", batch, [{"batch": batch, "time": time, "rows": 10}])
-
-
-def site_row(batch, site, time, **more):
-    """What a snapshot has of a site that had a row in this batch."""
-    seen = NOON + timedelta(seconds=batch)
-    counts = {"counted": 10 * (batch + 1), "late": 0, "rejected": 0, "ahead": 0}
-    return {"batch": batch, "site": site, "time": time, "seen": seen, **counts, "ahead_seen": None, **more}
+    put_batch(
+        store,
+        batch,
+        time,
+        answers=[{"query": "hot", "item": f"/{i}", "value": i} for i in range(3)],
+        alerts=[{"monitor": "rush", "state": "firing"}] if batch % 7 == 2 else [],
+        sites=[site_row(batch, f"site-{number:04}", time) for number in range(sites)],
+        run={"rows": 10},
+    )
 
 
 def everything(store):
@@ -52,7 +38,7 @@ def everything(store):
 
 
 def names(store, table):
-    return [one.name for one in store.all_files(table)]
+    return [file.name for file in store.all_files(table)]
 
 
 def all_names(store):

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from small_stores import INTEGERS, add_batch, at, filled
+from small_stores import add_batch, filled
 
 import lately as lt
 from lately.core.errors import InputError
@@ -35,7 +35,7 @@ def store(tmp_path):
     for version in (80, 85):
         for part, site in enumerate(("lima", "oslo")):
             rows = [
-                {"version": version, "time": at(version), "site": site, "sketch": f"s{i}", "kind": "any", "blob": blob}
+                {"version": version, "time": 10 * version, "site": site, "sketch": f"s{i}", "kind": "any", "blob": blob}
                 for i, blob in enumerate(blobs)
             ]
             made.put("sketches", version, rows, f"{part:05d}")
@@ -44,28 +44,28 @@ def store(tmp_path):
 
 
 def test_a_sound_store(store):
-    found = check(store.path)
-    assert found.findings == []
-    assert found.tables["sketches"] == Counted(files=4, rows=16, blobs=16)
-    assert found.tables["runs"] == Counted(files=27, rows=90)
-    assert found.tables["sites"] == Counted(files=3, rows=15)
-    assert found.tables["answers"].rows == 270
-    assert found.tables["rejected"] == Counted()
-    assert list(found.tables) == list(tables())
+    report = check(store.path)
+    assert report.findings == []
+    assert report.tables["sketches"] == Counted(files=4, rows=16, blobs=16)
+    assert report.tables["runs"] == Counted(files=27, rows=90)
+    assert report.tables["sites"] == Counted(files=3, rows=15)
+    assert report.tables["answers"].rows == 270
+    assert report.tables["rejected"] == Counted()
+    assert list(report.tables) == list(tables())
 
 
 def test_every_truncated_file_is_found(store):
     dice = random.Random(1)
     for table in ("answers", "late", "alerts", "runs", "sites", "sketches"):
-        one = dice.choice(store.all_files(table))
-        whole = store.bytes_of(one)
-        for size in (0, 3, 4, 11, 12, len(whole) // 2, len(whole) - 8, len(whole) - 1):
-            overwrite(one, whole[:size])
-            found = check(store.path)
-            assert [finding.file for finding in found.findings if "/" in finding.file] == [f"{table}/{one.name}"], size
-            assert found.findings[0].wrong.startswith("cannot be read: ")
-            assert found.tables[table].files == len(store.all_files(table))
-        overwrite(one, whole)
+        file = dice.choice(store.all_files(table))
+        content = store.bytes_of(file)
+        for size in (0, 3, 4, 11, 12, len(content) // 2, len(content) - 8, len(content) - 1):
+            overwrite(file, content[:size])
+            report = check(store.path)
+            assert [finding.file for finding in report.findings if "/" in finding.file] == [f"{table}/{file.name}"], size
+            assert report.findings[0].wrong.startswith("cannot be read: ")
+            assert report.tables[table].files == len(store.all_files(table))
+        overwrite(file, content)
     assert check(store.path).findings == []
 
 
@@ -74,16 +74,16 @@ def test_every_flipped_bit_is_found(tmp_path):
     store = Store(str(tmp_path))
     store.describe({"time_type": "timestamp"})
     store.put("answers", 3, [{"batch": 3, "query": "hot", "item": f"/{i}", "value": i / 3} for i in range(9)])
-    (one,) = store.files("answers")
-    whole, rows = store.bytes_of(one), store.read("answers")
+    (file,) = store.files("answers")
+    content, rows = store.bytes_of(file), store.read("answers")
     dice = random.Random(2)
-    for at_byte in sorted(dice.sample(range(len(whole)), 400)):
-        damaged = bytearray(whole)
+    for at_byte in sorted(dice.sample(range(len(content)), 400)):
+        damaged = bytearray(content)
         damaged[at_byte] ^= 1 << dice.randrange(8)
-        overwrite(one, damaged)
+        overwrite(file, damaged)
         if not check(store.path).findings:
             assert store.read("answers") == rows
-            assert whole.index(b"LATELY01") <= at_byte < whole.index(b"LATELY01") + 8
+            assert content.index(b"LATELY01") <= at_byte < content.index(b"LATELY01") + 8
         else:
             with pytest.raises(lt.FormatError, match=r"000000000003.parquet of the store .* is damaged: .*lately store check"):
                 store.read("answers")
@@ -125,8 +125,8 @@ def test_what_is_old_is_not_missing(store):
 def test_what_an_interrupted_upkeep_left_is_no_mistake(tmp_path):
     store = filled(tmp_path, 90, sketches_every=None)
     store.put_range("runs", 0, 63, store.read("runs").slice(0, 64))
-    found = check(store.path)
-    assert (found.findings, found.tables["runs"]) == ([], Counted(files=91, rows=154))
+    report = check(store.path)
+    assert (report.findings, report.tables["runs"]) == ([], Counted(files=91, rows=154))
 
 
 def test_rows_in_the_wrong_file_or_of_the_wrong_kind_are_found(store):
@@ -173,16 +173,16 @@ def test_a_store_that_goes_on_while_it_is_checked(tmp_path, monkeypatch):
 
     def meanwhile(self, file):
         if next(calls) == 10:
-            tidy(Store(store.path, INTEGERS))
-            add_batch(store, 90, at(90), None)
+            tidy(Store.open(store.path))
+            add_batch(store, 90, 900, None)
         return read(self, file)
 
     monkeypatch.setattr(Store, "bytes_of", meanwhile)
     assert check(store.path).findings == []
 
 
-def overwrite(one, content):
-    with open(one.path, "wb") as file:
+def overwrite(table_file, content):
+    with open(table_file.path, "wb") as file:
         file.write(content)
 
 

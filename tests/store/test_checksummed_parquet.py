@@ -21,8 +21,8 @@ def test_others_read_it():
 
 def test_columns_may_be_chosen_and_may_be_missing():
     data = checksummed_parquet.encode(ROWS)
-    wanted = pa.schema({"item": pa.string(), "batch": pa.int64()})
-    assert checksummed_parquet.read(data, wanted) == ROWS.select(["item", "batch"])
+    schema = pa.schema({"item": pa.string(), "batch": pa.int64()})
+    assert checksummed_parquet.read(data, schema) == ROWS.select(["item", "batch"])
     more = pa.schema({"batch": pa.int64(), "new": pa.float64()})
     assert checksummed_parquet.read(data, more).to_pylist() == [{"batch": batch, "new": None} for batch in (1, 2, 3)]
 

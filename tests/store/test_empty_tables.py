@@ -4,6 +4,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
+from store_builder import new_store, put_batch
 
 from lately.store import Store, tables, upkeep
 from lately.store.check import check
@@ -12,20 +13,13 @@ from lately.store.tables import TIME_TYPES
 
 @pytest.fixture(params=TIME_TYPES)
 def store(request, tmp_path):
-    made = Store(str(tmp_path / "store"), TIME_TYPES[request.param])
-    made.prepare()
-    made.describe({"time_type": request.param, "name": "shop"})
-    return made
-
-
-def run_row(batch):
-    return {"batch": batch, "rows": 1}
+    return new_store(tmp_path / "store", request.param, name="shop")
 
 
 @pytest.mark.parametrize("table", tables())
 def test_a_table_without_rows_can_be_read(store, table):
-    found = ds.dataset(f"{store.path}/{table}").to_table()
-    assert (found.schema, found.num_rows) == (store.schema(table), 0)
+    dataset = ds.dataset(f"{store.path}/{table}").to_table()
+    assert (dataset.schema, dataset.num_rows) == (store.schema(table), 0)
     frame = pd.read_parquet(f"{store.path}/{table}")
     assert (list(frame.columns), len(frame)) == (store.schema(table).names, 0)
     assert store.files(table) == []
@@ -34,8 +28,7 @@ def test_a_table_without_rows_can_be_read(store, table):
 
 def test_it_stays_when_batches_are_cleared_compacted_and_expired(store):
     for batch in range(100):
-        store.put("runs", batch, [run_row(batch)])
-        store.put("late", batch, [{"batch": batch, "row": "{}"}])
+        put_batch(store, batch, None, late=[{"row": "{}"}], run={"rows": 1})
     upkeep.tidy(store)
     store.clear(90)
     for table in ("runs", "late"):

@@ -39,13 +39,13 @@ def folder(tmp_path):
     return str(tmp_path / "state" / "lease")
 
 
-def said(folder, number):
+def lease_content(folder, number):
     return json.loads(Path(f"{folder}/{number:012d}.json").read_text())
 
 
 def rewrite(folder, number, **changes):
     """Make a lease that of another process, ``process`` being what is different about that."""
-    content = said(folder, number)
+    content = lease_content(folder, number)
     process = changes.pop("process", {})
     content |= changes | {"process": content["process"] | process}
     Path(f"{folder}/{number:012d}.json").write_text(json.dumps(content))
@@ -75,7 +75,7 @@ def test_a_lease_that_is_released_is_free_at_once(folder):
         lease.check()
         lease.release()
     assert os.listdir(folder) == ["000000000004.json"]  # those before it are of no use to anybody
-    assert said(folder, 4)["released"]
+    assert lease_content(folder, 4)["released"]
 
 
 def test_a_lease_expires_unless_it_is_renewed(folder):
@@ -110,12 +110,12 @@ def test_who_was_overtaken_can_neither_go_on_nor_disturb(folder):
     first = Lease.take(folder, 60, clock)
     clock.now += 61
     second = Lease.take(folder, 60, clock)
-    before = said(folder, 2)
+    before = lease_content(folder, 2)
     for refused in (first.check, first.renew, pickle.loads(pickle.dumps(replaced(first))).check):
         with pytest.raises(LeaseError, match=rf"another run \(process {os.getpid()} on .*\) has taken over while this one"):
             refused()
     first.release()
-    assert (os.listdir(folder), said(folder, 2)) == (["000000000002.json"], before)
+    assert (os.listdir(folder), lease_content(folder, 2)) == (["000000000002.json"], before)
     second.check()
     second.release()
     with pytest.raises(LeaseError, match="has taken over"):
@@ -239,7 +239,7 @@ def test_of_many_processes_one_gets_it(tmp_path):
         winners = list(tmp_path.glob(f"{number}-winner-*"))
         assert len(winners) == 1, number
         newest = max(int(path.stem) for path in (tmp_path / str(number)).glob("*.json"))
-        assert said(tmp_path / str(number), newest)["token"] == winners[0].read_text()
+        assert lease_content(tmp_path / str(number), newest)["token"] == winners[0].read_text()
 
 
 def test_a_number_that_is_free_because_others_came_and_went_is_no_lease(folder, monkeypatch):
@@ -282,8 +282,8 @@ def test_a_lease_is_released_on_a_full_disk(folder, monkeypatch):
     with monkeypatch.context() as disk:
         disk.setattr(module, "write_whole", full)
         lease.release()
-    assert said(folder, 1)["released"]
-    assert said(folder, 1)["token"] == lease.token
+    assert lease_content(folder, 1)["released"]
+    assert lease_content(folder, 1)["token"] == lease.token
     assert Lease.take(folder, 3600).number == 2
 
 
@@ -318,7 +318,7 @@ def test_a_lease_that_somebody_has_deleted_is_held_while_nobody_has_taken_it(fol
     shutil.rmtree(folder)
     lease.check()
     lease.renew()
-    assert said(folder, 1)["token"] == lease.token
+    assert lease_content(folder, 1)["token"] == lease.token
     shutil.rmtree(folder)
     other = Lease.take(folder, 60)
     assert other.number == lease.number
@@ -327,7 +327,7 @@ def test_a_lease_that_somebody_has_deleted_is_held_while_nobody_has_taken_it(fol
             refused()
     lease.release()
     other.check()
-    assert not said(folder, 1)["released"]
+    assert not lease_content(folder, 1)["released"]
 
 
 # -- renewing ------------------------------------------------------------------------------------------------------------
@@ -337,13 +337,13 @@ def test_a_lease_is_renewed_until_it_is_lost(folder):
     lease, lost = Lease.take(folder, 0.05), threading.Event()
     with Renewal(lease, lost.set):
         for _ in range(3):
-            before = said(folder, 1)["renewed"]
-            wait_until(lambda before=before: said(folder, 1)["renewed"] > before)
+            before = lease_content(folder, 1)["renewed"]
+            wait_until(lambda before=before: lease_content(folder, 1)["renewed"] > before)
         assert not lost.is_set()
         rewrite_as_taken_over(folder)
         assert lost.wait(PATIENCE)
     lease.release()
-    assert not said(folder, 2)["released"]
+    assert not lease_content(folder, 2)["released"]
 
 
 def rewrite_as_taken_over(folder):
@@ -359,8 +359,8 @@ def test_a_disk_that_fails_for_a_while_does_not_lose_the_lease(folder):
         time.sleep(0.2)
         os.unlink(folder)
         os.rename(f"{folder} away", folder)
-        before = said(folder, 1)["renewed"]
-        wait_until(lambda: said(folder, 1)["renewed"] > before)
+        before = lease_content(folder, 1)["renewed"]
+        wait_until(lambda: lease_content(folder, 1)["renewed"] > before)
     assert not lost.is_set()
     lease.check()
 
@@ -370,7 +370,7 @@ def test_a_renewal_that_has_ended_writes_no_more(folder):
     with Renewal(lease, lambda: None):
         pass
     lease.release()
-    assert said(folder, 1)["released"]
+    assert lease_content(folder, 1)["released"]
     assert [thread for thread in threading.enumerate() if thread.name == "lease"] == []
 
 

@@ -4,9 +4,9 @@ import random
 from collections import Counter
 
 import pytest
-from small_stores import INTEGERS, filled
+from small_stores import filled
+from store_builder import new_store, put_batch
 
-from lately.store import Store
 from lately.store.tables import UncountedRow
 from lately.store.upkeep import tidy
 from lately.store.view import View
@@ -15,14 +15,13 @@ REASONS = ("no time", "no key", "count is negative: -{}", "time cannot be read: 
 
 
 @pytest.fixture
-def told(tmp_path):
+def store_and_rows(tmp_path):
     """A store with rejected rows in most batches, some of which are in one file, and these rows as a list."""
     dice = random.Random(7)
-    store = filled(tmp_path, 0)
-    store.describe({"name": "shop", "time_type": "integer", "queries": []})
+    store = new_store(tmp_path, "integer")
     rows = []
     for batch in range(100):
-        mine = [
+        rejected = [
             UncountedRow(
                 batch,
                 site=dice.choice(["lima", "oslo", None]),
@@ -32,48 +31,45 @@ def told(tmp_path):
             )
             for number in range(dice.randrange(6))
         ]
-        store.put("rejected", batch, mine)
-        store.put("runs", batch, [{"batch": batch, "time": batch}])
-        rows += mine
+        put_batch(store, batch, batch, rejected=rejected)
+        rows += rejected
     tidy(store)
     assert len(store.files("rejected")) < 50
     return store, rows
 
 
-def test_the_newest_of_a_site_and_of_a_reason(told):
-    store, rows = told
+def test_the_newest_of_a_site_and_of_a_reason(store_and_rows):
+    store, rows = store_and_rows
     view = View(store.path)
     for site in (None, "lima", "nowhere"):
         for reason in (None, "no time", "count is negative", "count is negative: -3", "no"):
-            mine = [row for row in rows if site in (None, row.site) and (reason is None or row.reason.startswith(reason))]
+            matching = [row for row in rows if site in (None, row.site) and (reason is None or row.reason.startswith(reason))]
             for limit in (1, 10, 1_000):
-                assert view.rejected(limit, site=site, reason=reason) == mine[-limit:]
+                assert view.rejected(limit, site=site, reason=reason) == matching[-limit:]
     assert view.late(10) == []
 
 
-def test_reasons_are_counted_without_the_values_of_rows(told):
-    store, rows = told
+def test_reasons_are_counted_without_the_values_of_rows(store_and_rows):
+    store, rows = store_and_rows
     view = View(store.path)
     kinds = Counter(row.reason.split(": ")[0] for row in rows)
     assert view.reasons("rejected") == (dict(kinds), True)
     assert list(view.reasons("rejected")[0].values()) == sorted(kinds.values(), reverse=True)
-    mine = Counter(row.reason.split(": ")[0] for row in rows if row.site == "lima")
-    assert view.reasons("rejected", site="lima") == (dict(mine), True)
+    at_lima = Counter(row.reason.split(": ")[0] for row in rows if row.site == "lima")
+    assert view.reasons("rejected", site="lima") == (dict(at_lima), True)
     assert view.reasons("late") == ({}, True)
 
 
-def test_counting_ends_at_a_bound_and_says_so(told):
-    store, rows = told
-    found, complete = View(store.path).reasons("rejected", max_rows=20)
+def test_counting_ends_at_a_bound_and_says_so(store_and_rows):
+    store, rows = store_and_rows
+    reasons, complete = View(store.path).reasons("rejected", max_rows=20)
     assert not complete
-    assert 20 <= sum(found.values()) < len(rows)
+    assert 20 <= sum(reasons.values()) < len(rows)
     newest = [row for row in rows if row.batch >= 99 - 16]
-    assert sum(found.values()) <= len(newest)
+    assert sum(reasons.values()) <= len(newest)
 
 
 def test_late_rows_in_files_of_several_tasks(tmp_path):
-    store = filled(tmp_path, 30)
-    store.describe({"name": "shop", "time_type": "integer", "queries": []})
-    view = View(Store(store.path, INTEGERS).path)
+    view = View(filled(tmp_path, 30).path)
     assert view.reasons("late") == ({"late": 16}, True)
     assert [row.batch for row in view.late(3, site="0001")] == [21, 25, 29]

@@ -5,28 +5,20 @@ from datetime import timedelta
 from statistics import median_low
 
 import pytest
-from small_stores import INTEGERS, NOON, filled, site_row
+from small_stores import filled
+from store_builder import NOON, duration, new_store, put_batch, site_row, time_at
 
-from lately.store import Store
 from lately.store.site_report import STATES, site_report
-from lately.store.tables import STAMP
 from lately.store.upkeep import tidy
 from lately.store.view import View
 
 
-def stream(path, batches=30, time_type=INTEGERS, lateness=None, step=10):
-    """Batches ``step`` of time and a minute of the clock apart, without a snapshot yet."""
-    store = Store(str(path), time_type)
-    store.prepare()
-    told = "integer" if time_type == INTEGERS else "timestamp"
-    store.describe({"name": "shop", "time_type": told, "window": {"lateness": lateness}, "queries": []})
+def stream(path, batches=30, time_type="integer", lateness=None):
+    """Batches 10 of time and a minute of the clock apart, without a snapshot yet."""
+    store = new_store(path, time_type, window={"lateness": lateness})
     for batch in range(batches):
-        store.put("runs", batch, [{"batch": batch, "time": time_of(batch * step, time_type), "began": clock(batch)}])
+        put_batch(store, batch, time_at(10 * batch, time_type), run={"began": clock(batch)})
     return store
-
-
-def time_of(ticks, time_type=INTEGERS):
-    return ticks if time_type == INTEGERS else NOON + timedelta(seconds=ticks)
 
 
 def clock(batch):
@@ -37,34 +29,34 @@ def report_of(store):
     return site_report(View(store.path))
 
 
-@pytest.mark.parametrize("time_type", [INTEGERS, STAMP], ids=["integers", "timestamps"])
+@pytest.mark.parametrize("time_type", ["integer", "timestamp"], ids=["integers", "timestamps"])
 @pytest.mark.parametrize("sites", [200, 2_000])
 def test_many_sites_against_a_plain_loop(tmp_path, time_type, sites):
     dice = random.Random(sites)
-    store = stream(tmp_path, 30, time_type, 70 if time_type == INTEGERS else "70s")
-    drawn = {}
+    store = stream(tmp_path, 30, time_type, duration(70, time_type))
+    last_rows = {}
     for number in range(sites):
         last = 29 if dice.random() < 0.8 else dice.randrange(30)
-        drawn[f"site-{number:04}"] = 10 * last - dice.choice([0, 3, 9, 90]) + (5_000 if dice.random() < 0.03 else 0), last
-    rows = [site_row(29, site, time_of(ticks, time_type), seen=clock(last)) for site, (ticks, last) in drawn.items()]
+        last_rows[f"site-{number:04}"] = 10 * last - dice.choice([0, 3, 9, 90]) + (5_000 if dice.random() < 0.03 else 0), last
+    rows = [site_row(29, site, time_at(ticks, time_type), seen=clock(last)) for site, (ticks, last) in last_rows.items()]
     dice.shuffle(rows)
     store.put("sites", 29, rows)
     report = report_of(store)
 
-    middle = median_low([ticks for ticks, last in drawn.values() if last >= 25])
-    ahead = {site for site, (ticks, _) in drawn.items() if ticks > middle + 70}
-    newest = max(ticks for site, (ticks, _) in drawn.items() if site not in ahead)
+    middle = median_low([ticks for ticks, last in last_rows.values() if last >= 25])
+    ahead = {site for site, (ticks, _) in last_rows.items() if ticks > middle + 70}
+    newest = max(ticks for site, (ticks, _) in last_rows.items() if site not in ahead)
     expected = {}
-    for site, (ticks, last) in drawn.items():
+    for site, (ticks, last) in last_rows.items():
         far = newest - ticks > 70
         expected[site] = "ahead" if site in ahead else "ok" if not far else "behind" if last >= 25 else "silent"
     assert report.tolerance == 70
     assert {row.site: row.state for row in report.rows} == expected
-    assert {row.site: row.behind for row in report.rows} == {site: newest - ticks for site, (ticks, _) in drawn.items()}
+    assert {row.site: row.behind for row in report.rows} == {site: newest - ticks for site, (ticks, _) in last_rows.items()}
     assert set(expected.values()) == set(STATES)
     behind = [row.behind for row in report.rows]
     assert behind == sorted(behind, reverse=True)
-    assert (report.lag, report.newest) == (behind[0], time_of(newest, time_type))
+    assert (report.lag, report.newest) == (behind[0], time_at(newest, time_type))
     pages = [report.page(150, offset).rows for offset in range(0, sites, 150)]
     assert [row for page in pages for row in page] == report.rows
     assert report.page(1).silent == sum(state == "silent" for state in expected.values())
@@ -120,12 +112,11 @@ def test_stores_without_snapshots_and_without_batches(tmp_path):
 def test_a_view_shows_the_snapshot_of_its_own_batch(tmp_path):
     """One that a later batch writes is not shown before that batch has finished; upkeep leaves the newest."""
     store = filled(tmp_path, 80, sites=3)
-    store.describe({"name": "shop", "time_type": "integer", "queries": []})
     view = View(store.path)
     store.put("sites", 80, [site_row(80, "new", 800)])
     assert {row.site for row in view.site_rows()} == {"site-0000", "site-0001", "site-0002"}
     assert {row.batch for row in view.site_rows()} == {79}
-    store.put("runs", 80, [{"batch": 80, "time": 800, "rows": 1}])
+    put_batch(store, 80, 800)
     tidy(store)
     assert view.refresh()
     assert [(row.site, row.batch) for row in view.site_rows()] == [("new", 80)]

@@ -38,8 +38,8 @@ def values(store, table="answers"):
 
 def files(store):
     """All that lies in the store, hidden or not, but for the files without rows."""
-    found = [os.path.relpath(f"{folder}/{name}", store.path) for folder, _, names in os.walk(store.path) for name in names]
-    return sorted(set(found) - {f"{table}/{SCHEMA}" for table in tables()})
+    paths = [os.path.relpath(f"{folder}/{name}", store.path) for folder, _, names in os.walk(store.path) for name in names]
+    return sorted(set(paths) - {f"{table}/{SCHEMA}" for table in tables()})
 
 
 def test_batches_are_read_in_their_order(store):
@@ -60,19 +60,19 @@ def test_a_batch_that_is_run_again_replaces_itself(store):
 
 
 def test_tasks_of_a_batch_write_beside_each_other(store):
-    lost = {"batch": 3, "site": "lima", "time": NOON, "reason": "late", "row": "{}"}
+    late_row = {"batch": 3, "site": "lima", "time": NOON, "reason": "late", "row": "{}"}
     for part in ("0001", "0000", "0001"):
-        store.put("late", 3, [lost | {"row": part}], part)
+        store.put("late", 3, [late_row | {"row": part}], part)
     assert [row["row"] for row in store.read("late").to_pylist()] == ["0000", "0001"]
     store.clear(3)
     assert store.read("late").num_rows == 0
 
 
 def test_clear_forgets_this_batch_and_later_ones_in_all_tables(store):
-    lost = {"site": "lima", "time": NOON, "reason": "late", "row": "{}"}
+    late_row = {"site": "lima", "time": NOON, "reason": "late", "row": "{}"}
     for batch in (1, 2, 3, 12):
         store.put("answers", batch, [answer(batch, batch)])
-        store.put("late", batch, [lost | {"batch": batch}], "0003")
+        store.put("late", batch, [late_row | {"batch": batch}], "0003")
         store.put("runs", batch, [{"batch": batch, "rows": 5}])
     store.clear(3)
     for table in ("answers", "late", "runs"):

@@ -3,18 +3,18 @@
 import os
 import random
 import shutil
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import fs
-from small_stores import INTEGERS, Faulty, PowerCutError, add_batch, all_names, at, everything, filled, names, on, site_row
+from small_stores import Faulty, PowerCutError, add_batch, all_names, everything, filled, names, on
+from store_builder import INTEGERS, duration, new_store, put_batch, site_row, time_at
 
 from lately.core.errors import InputError, ParameterError
 from lately.store import Store, upkeep
 from lately.store.files import File, effective_files, name_of
-from lately.store.tables import STAMP
 from lately.store.upkeep import ALONE, BLOCK, SNAPSHOTS, VERSIONS, Tidied, blocks, is_due, tidy
 
 SMALL = {"BLOCK": 4, "_SMALL_BLOCK": 2, "ALONE": 2}
@@ -64,7 +64,7 @@ def test_the_newest_batches_are_never_touched(tmp_path, small):
 
 def test_a_stream_leaves_few_files_however_long_it_runs(tmp_path, small):
     """Files grow with the logarithm of the batches, and every pass leaves all rows where they were."""
-    store = Store(str(tmp_path), INTEGERS)
+    store = new_store(tmp_path, "integer")
     counts = []
     for batch in range(300):
         add_batch(store, batch, batch, sketches_every=None)
@@ -147,9 +147,9 @@ def test_killed_at_every_step_it_shows_every_row_once_and_ends_the_same(tmp_path
     whole = filled(tmp_path / "whole", 12, sites=2)
     tidy(whole)  # so that some files are of many batches already
     for batch in range(12, 19):
-        add_batch(whole, batch, at(batch), sites=2)
+        add_batch(whole, batch, 10 * batch, sites=2)
     shutil.copytree(tmp_path / "whole", tmp_path / "peace")
-    peace = Store(str(tmp_path / "peace"), INTEGERS)
+    peace = Store.open(str(tmp_path / "peace"))
     before = everything(peace)
     steady = Faulty()
     tidy(on(peace, steady), keep)
@@ -160,7 +160,7 @@ def test_killed_at_every_step_it_shows_every_row_once_and_ends_the_same(tmp_path
     for step in range(steady.changes):
         path = tmp_path / "killed"
         shutil.copytree(whole.path, path)
-        store = Store(str(path), INTEGERS)
+        store = Store.open(str(path))
         with pytest.raises(PowerCutError):
             tidy(on(store, Faulty(step)), keep)
         assert_between(everything(store), before, after)
@@ -170,9 +170,9 @@ def test_killed_at_every_step_it_shows_every_row_once_and_ends_the_same(tmp_path
         shutil.rmtree(path)
 
 
-def assert_between(found, before, after):
+def assert_between(tables, before, after):
     """Rows may be gone that were old, no other; none is there twice."""
-    for table, rows in found.items():
+    for table, rows in tables.items():
         assert [row for row in before[table] if row in rows] == rows, table
         assert all(row in rows for row in after[table]), table
 
@@ -180,7 +180,7 @@ def assert_between(found, before, after):
 def test_readers_see_the_same_rows_before_every_step(tmp_path, small):
     store = filled(tmp_path, 40)
     before = everything(store)
-    reader = Store(store.path, INTEGERS)
+    reader = Store.open(store.path)
     looks = []
 
     def look():
@@ -219,13 +219,13 @@ def test_a_listing_that_was_overtaken_is_not_believed(tmp_path, small):
     class Torn(fs.LocalFileSystem):
         torn = False
 
-        def get_file_info(self, wanted):
-            found = super().get_file_info(wanted)
-            if isinstance(wanted, fs.FileSelector) and not Torn.torn:
+        def get_file_info(self, selector):
+            infos = super().get_file_info(selector)
+            if isinstance(selector, fs.FileSelector) and not Torn.torn:
                 Torn.torn = True
                 tidy(store)
-                return found[len(found) // 2 :]
-            return found
+                return infos[len(infos) // 2 :]
+            return infos
 
     assert on(store, Torn()).read("runs") == expected
     assert Torn.torn
@@ -251,12 +251,10 @@ def test_two_at_a_time_do_no_harm(tmp_path, small):
 # -- what is old -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("time_type", [INTEGERS, STAMP], ids=["integers", "timestamps"])
+@pytest.mark.parametrize("time_type", ["integer", "timestamp"], ids=["integers", "timestamps"])
 def test_what_is_older_than_kept_goes_from_all_tables(tmp_path, time_type):
     store = filled(tmp_path, 150, time_type)
-    keep = 1_005 if time_type == INTEGERS else "1005s"
-    newest = at(149, time_type)
-    limit = newest - (keep if time_type == INTEGERS else timedelta(seconds=1_005))
+    keep, limit = duration(1_005, time_type), time_at(1_490 - 1_005, time_type)
     before = everything(store)
     young = next(row["batch"] for row in before["runs"] if row["time"] >= limit)
     assert young == 49
@@ -358,27 +356,27 @@ def test_a_snapshot_of_a_batch_that_has_not_finished_replaces_none(tmp_path):
 
 
 def test_batches_without_a_time_go_with_those_after_them(tmp_path):
-    store = Store(str(tmp_path), INTEGERS)
+    store = new_store(tmp_path, "integer")
     for batch, time in enumerate([None, None, 10, 20, 30]):
-        store.put("runs", batch, [{"batch": batch, "time": time}])
+        put_batch(store, batch, time)
     tidy(store, keep=100)
     assert store.read("runs")["batch"].to_pylist() == [0, 1, 2, 3, 4]
     tidy(store, keep=5)
     assert store.read("runs")["batch"].to_pylist() == [4]
     empty = Store(str(tmp_path / "empty"), INTEGERS)
     assert tidy(empty, keep=5) == Tidied()
-    empty.put("runs", 0, [{"batch": 0}])
+    put_batch(empty, 0, None)
     assert tidy(empty, keep=5) == Tidied()
 
 
 def test_times_at_the_ends_of_time(tmp_path):
-    store = Store(str(tmp_path / "i"), INTEGERS)
+    store = new_store(tmp_path / "i", "integer")
     for batch, time in enumerate([-(2**62), -(2**62) + 5]):
-        store.put("runs", batch, [{"batch": batch, "time": time}])
+        put_batch(store, batch, time)
     assert tidy(store, keep=2**63) == Tidied()
     assert tidy(store, keep=4).expired == 1
-    dates = Store(str(tmp_path / "d"))
-    dates.put("runs", 0, [{"batch": 0, "time": datetime(1, 1, 2, tzinfo=UTC)}])
+    dates = new_store(tmp_path / "d")
+    put_batch(dates, 0, datetime(1, 1, 2, tzinfo=UTC))
     assert tidy(dates, keep="9w") == Tidied()
     assert tidy(dates, keep=f"{10**18}w") == Tidied()
 
@@ -387,7 +385,7 @@ def test_lengths_of_the_wrong_kind_are_told(tmp_path):
     with pytest.raises(ParameterError, match="'7d', but the times of this store are whole numbers; give one"):
         tidy(filled(tmp_path / "i", 2), keep="7d")
     with pytest.raises(ParameterError, match="7 is not a duration; write it like '10m'"):
-        tidy(filled(tmp_path / "t", 2, STAMP), keep=7)
+        tidy(filled(tmp_path / "t", 2, "timestamp"), keep=7)
 
 
 def test_a_damaged_table_of_runs_does_not_stop_what_is_old_from_going(tmp_path):
@@ -439,10 +437,9 @@ def compare(store, batches, keep, dice):
     for batch, (step, looked_after, rows) in enumerate(batches):
         now += step
         store.clear(batch)
-        said = [{"time": now, "batch": batch, "item": str(i)} for i in range(rows)]
-        store.put("answers", batch, said)
-        store.put("runs", batch, [{"batch": batch, "time": now}])
-        naive += [(now, batch, row["item"]) for row in said]
+        items = [str(i) for i in range(rows)]
+        put_batch(store, batch, now, answers=[{"item": item} for item in items])
+        naive += [(now, batch, item) for item in items]
         if looked_after:
             if dice.random() < 0.3:
                 try:

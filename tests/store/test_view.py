@@ -12,20 +12,19 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from store_cases import Made, about, filled
+from store_builder import new_store, put_batch
+from store_cases import StoredStream, about, filled
 
 from lately.core.errors import FormatError, InputError
-from lately.store import Store, View
+from lately.store import View
 from lately.store.about import SketchInfo
 from lately.store.errors import UnknownError
-from lately.store.tables import TIME_TYPES, Alert, Answer
+from lately.store.tables import Alert, Answer
 from lately.store.upkeep import tidy
 
 
 def store_at(path):
-    store = Store(str(path), TIME_TYPES["integer"])
-    store.describe(about())
-    return store
+    return new_store(path, **about())
 
 
 def answer(batch, query="hot", item="a", site=None, value=None):
@@ -34,11 +33,8 @@ def answer(batch, query="hot", item="a", site=None, value=None):
 
 
 def finish(store, batch, answers=None, **more):
-    """A batch as a pipeline writes it, ``runs`` last."""
-    store.put("answers", batch, [answer(batch)] if answers is None else answers)
-    for table, rows in more.items():
-        store.put(table, batch, rows)
-    store.put("runs", batch, [{"batch": batch, "time": 10 * batch, "rows": 7, "seconds": 0.5}])
+    answers = [answer(batch)] if answers is None else answers
+    put_batch(store, batch, 10 * batch, {"rows": 7, "seconds": 0.5}, answers=answers, **more)
 
 
 def spoil(file):
@@ -49,13 +45,13 @@ def spoil(file):
 
 
 def test_readers_need_no_spark_no_models_no_web(tmp_path):
-    made = filled(tmp_path, names=["ecm fine"], time_type="timestamp")
-    made.finish(0)
-    made.store.put("answers", 0, [{"batch": 0, "time": made.time(3000), "query": "hot"}])
+    stream = filled(tmp_path, names=["ecm fine"], time_type="timestamp")
+    stream.finish(0)
+    stream.store.put("answers", 0, [{"batch": 0, "time": stream.time(3000), "query": "hot"}])
     code = f"""
 import sys
 from lately.store import Questions, View
-view = View({made.store.path!r})
+view = View({stream.store.path!r})
 assert Questions(view).count(1, last="400s").value and view.answers() and view.history("hot") and view.runs()
 print(*{{"pydantic", "pyspark", "fastapi", "starlette", "polars", "typer"}}.intersection(sys.modules))
 """
@@ -99,16 +95,16 @@ def test_a_batch_is_seen_when_it_has_finished_and_after_a_refresh(tmp_path):
         store.put(table, 1, [row])
     assert (view.refresh(), view.answers(batch=1), len(view.history("hot"))) == (False, [], 1)
     assert (view.alerts(), view.late(), view.rejected(), view.version(), view.versions()) == ([], [], [], None, [])
-    store.put("runs", 1, [{"batch": 1, "time": 10}])
+    put_batch(store, 1, 10)
     assert (view.refresh(), view.batch, view.now, view.answers()) == (True, 1, 10, [answer(1)])
     assert (len(view.alerts()), len(view.late()), len(view.rejected()), view.versions()) == (1, 1, 1, [(1, None)])
 
 
 def test_times_are_dates_in_utc(tmp_path):
-    made = filled(tmp_path, time_type="timestamp", names=["ecm fine"])
-    made.finish(0)
-    view = View(made.store.path)
-    assert (view.time_type, view.now) == ("timestamp", datetime(2026, 1, 1, 0, 50, tzinfo=UTC))
+    stream = filled(tmp_path, time_type="timestamp", names=["ecm fine"])
+    stream.finish(0)
+    view = View(stream.store.path)
+    assert (view.time_type, view.now) == ("timestamp", datetime(2026, 1, 1, 12, 50, tzinfo=UTC))
     assert view.now.utcoffset().total_seconds() == 0
     assert view.versions() == [(0, view.now)]
 
@@ -148,12 +144,10 @@ def test_a_batch_that_is_run_again_is_seen_again(tmp_path):
     assert (view.answers(), [row.value for row in view.history("hot")]) == ([answer(1)], [0.0, 1.0])
     store.clear(1)
     assert (view.refresh(), view.batch, view.answers()) == (True, 0, [answer(0)])
-    store.put("answers", 1, [answer(1, value=9.0)])
-    store.put("runs", 1, [{"batch": 1, "time": 10, "seconds": 9.0}])
+    put_batch(store, 1, 10, {"seconds": 9.0}, answers=[answer(1, value=9.0)])
     assert (view.refresh(), view.batch, [row.value for row in view.history("hot")]) == (True, 1, [0.0, 9.0])
     store.clear(1)  # and all of it between two looks
-    store.put("answers", 1, [answer(1, value=5.0)])
-    store.put("runs", 1, [{"batch": 1, "time": 10, "seconds": 5.0}])
+    put_batch(store, 1, 10, {"seconds": 5.0}, answers=[answer(1, value=5.0)])
     assert (view.refresh(), view.answers()[0].value, view.history("hot")[-1].value) == (True, 5.0, 5.0)
     assert view.refresh() is False
 
@@ -251,7 +245,7 @@ def test_every_row_is_seen_once_however_the_files_are_cut(tmp_path_factory, cut,
         if "range" in kind and size > 1:
             store.put_range("answers", first, last, table)
         first += size
-    store.put("runs", first - 1, [{"batch": first - 1, "time": 0}])
+    put_batch(store, first - 1, 0)
     view = View(store.path)
     assert view.history("hot", limit=10_000) == expected
     assert view.history("hot", limit=limit) == expected[-limit:]
@@ -317,21 +311,21 @@ def test_what_is_remembered_is_bounded(tmp_path):
 
 
 def test_sketches_of_the_newest_version(tmp_path):
-    made = filled(tmp_path)
-    made.finish(0)
-    made.add("lima", [1, 2], [3001, 3002])
-    made.finish(3)
-    made.finish(5, stored=False)
-    view = View(made.store.path)
+    stream = filled(tmp_path)
+    stream.finish(0)
+    stream.add("lima", [1, 2], [3001, 3002])
+    stream.finish(3)
+    stream.finish(5, stored=False)
+    view = View(stream.store.path)
     assert (view.batch, view.versions(), view.sites()) == (5, [(0, 3000), (3, 3002)], ["lima", "paris", "quiet", "tokyo"])
-    assert list(view.sketch_infos()) == list(made.names)
+    assert list(view.sketch_infos()) == list(stream.names)
     assert view.sketch_infos()["topk"] == SketchInfo("topk", eps=0.05, delta=1e-7)
-    found = view.sketches("ecm fine")
-    assert list(found) == ["lima", "paris", "quiet", "tokyo"]
-    for site, sketch in found.items():
-        assert sketch.to_bytes() == made.sketches[site]["ecm fine"].to_bytes()
+    sketches = view.sketches("ecm fine")
+    assert list(sketches) == ["lima", "paris", "quiet", "tokyo"]
+    for site, sketch in sketches.items():
+        assert sketch.to_bytes() == stream.sketches[site]["ecm fine"].to_bytes()
         assert view.sketches("ecm fine", ["paris", site])[site] is sketch  # decoded once
-    sizes = {site: sum(len(one.to_bytes()) for one in of.values()) for site, of in made.sketches.items()}
+    sizes = {site: sum(len(one.to_bytes()) for one in of.values()) for site, of in stream.sketches.items()}
     assert view.sketch_bytes() == sizes
     with pytest.raises(UnknownError, match="no sketch 'ecm'"):
         view.sketches("ecm")
@@ -340,38 +334,38 @@ def test_sketches_of_the_newest_version(tmp_path):
 
 
 def test_only_the_files_of_the_asked_sites_are_opened(tmp_path):
-    made = filled(tmp_path, names=["ecm fine", "topk"])
-    made.finish(0)
-    made.finish(1)
-    view = View(made.store.path)
+    stream = filled(tmp_path, names=["ecm fine", "topk"])
+    stream.finish(0)
+    stream.finish(1)
+    view = View(stream.store.path)
     assert view.version().number == 1
-    for file in made.store.files("sketches"):
-        if file.first == 0 or file.name.endswith("-00003.parquet"):
+    for file in stream.store.files("sketches"):
+        if file.first == 0 or file.name.endswith("-tokyo.parquet"):
             spoil(file)
     assert list(view.sketches("topk", ["lima", "quiet"])) == ["lima", "quiet"]
 
 
 def test_sketches_of_many_versions_in_one_file(tmp_path):
-    made = filled(tmp_path, names=["ecm fine", "topk"])
+    stream = filled(tmp_path, names=["ecm fine", "topk"])
     for batch in range(4):
-        made.add("lima", [1], [3000 + batch])
-        made.finish(batch)
-    rows, files = made.store.read("sketches"), made.store.files("sketches")
-    view = View(made.store.path)
+        stream.add("lima", [1], [3000 + batch])
+        stream.finish(batch)
+    rows, files = stream.store.read("sketches"), stream.store.files("sketches")
+    view = View(stream.store.path)
     assert view.version().number == 3
-    made.store.put_range("sketches", 0, 3, rows)
+    stream.store.put_range("sketches", 0, 3, rows)
     for file in files:
-        made.store.remove(file)
-    for seen in (view, View(made.store.path)):  # also where the small files were listed before they went
-        assert seen.sketches("ecm fine")["lima"].to_bytes() == made.sketches["lima"]["ecm fine"].to_bytes()
+        stream.store.remove(file)
+    for seen in (view, View(stream.store.path)):  # also where the small files were listed before they went
+        assert seen.sketches("ecm fine")["lima"].to_bytes() == stream.sketches["lima"]["ecm fine"].to_bytes()
         assert (len(seen.versions()), seen.version().number) == (4, 3)
 
 
 def test_a_damaged_sketch_is_named(tmp_path):
-    made = Made(tmp_path, names=["ecm fine"])
-    made.add("lima", [1], [1])
+    stream = StoredStream(tmp_path, names=["ecm fine"])
+    stream.add("lima", [1], [1])
     row = {"version": 0, "time": 1, "site": "lima", "sketch": "ecm fine", "kind": "ecm"}
-    made.store.put("sketches", 0, [row | {"blob": made.sketches["lima"]["ecm fine"].to_bytes()[:-1]}])
-    made.finish(0, stored=False)
+    stream.store.put("sketches", 0, [row | {"blob": stream.sketches["lima"]["ecm fine"].to_bytes()[:-1]}])
+    stream.finish(0, stored=False)
     with pytest.raises(FormatError, match=r"'ecm fine' of site 'lima' after batch 0 cannot be read .*; run lately store check"):
-        View(made.store.path).sketches("ecm fine")
+        View(stream.store.path).sketches("ecm fine")
