@@ -100,11 +100,10 @@ def segments_of(one, cell, live_from):
 
 def noted_in(row):
     """The notes of a shared row as what they stand for."""
-    words, runs = row.oldest_first(row.words), row.oldest_first(row.runs)
     levels = []
-    for level, ring in enumerate(words):
-        lengths = runs[level] if runs.size else np.ones_like(ring)
-        levels.append([(int(w) >> 32, int(w) & (2**32 - 1), int(r)) for w, r in zip(ring, lengths, strict=True) if w >> 32 > 0])
+    for level in range(row.levels):
+        stamps, cells, runs = row.notes(level)
+        levels.append([(int(s), int(c) + int(row.limits.start), int(r)) for s, c, r in zip(stamps, cells, runs, strict=True)])
     return noted(levels, row.lost.tolist())
 
 

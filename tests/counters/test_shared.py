@@ -69,6 +69,12 @@ def some_suffixes(stamps, now, span, seed=0):
     return sorted({edges[0], edges[-1], *np.random.default_rng(seed).choice(edges, 12).tolist()})
 
 
+def notes_of(row, level):
+    """The notes of a level as (stamp, cell, run), the oldest first."""
+    stamps, cells, runs = row.notes(level)
+    return [(int(s), int(c) + int(row.limits.start), int(r)) for s, c, r in zip(stamps, cells, runs, strict=True)]
+
+
 def assert_contains(bounds, exact):
     assert (bounds.low <= exact).all()
     assert (exact <= bounds.high).all()
@@ -90,7 +96,7 @@ def written(array, now):
 def read(data, like, now):
     twin = SharedWave(like.cells, like.span, like.eps, like.starts[:-1].tolist())
     source = Reader(memoryview(data), 2**30)
-    twin.read(source, now, now, 2**62)
+    twin.read(source, now, now, max(row.arrived for row in like.rows))
     source.finish()
     return twin
 
@@ -143,17 +149,13 @@ def test_a_row_retains_what_its_naive_twin_retains(stream, span, eps, pieces):
         for stamp, cell, count in zip(stamps.tolist(), stream.cells.tolist(), stream.weights.tolist(), strict=True):
             if ROW_OF[cell] == index:
                 twin.add(stamp, cell, count)
-        levels, size = row.words.shape
+        levels, size = row.levels, row.size
         assert size <= array.capacity
         assert levels == 1 or size == array.capacity  # rings reach their full size before one is split
-        words, runs = row.oldest_first(row.words), row.oldest_first(row.runs)
         for level, expected in enumerate(twin.retained(levels, size)):
-            found = [
-                (int(word) >> 32, int(word) & (2**32 - 1), int(runs[level, slot]) if runs.size else 1)
-                for slot, word in enumerate(words[level])
-                if int(word) >> 32 >= alive
+            assert [note for note in notes_of(row, level) if note[0] >= alive] == [
+                note for note in expected if note[0] >= alive
             ]
-            assert found == [note for note in expected if note[0] >= alive]
         for mine, its in zip(row.lost.tolist(), twin.lost(levels, size), strict=True):
             assert max(mine, alive - 1) == max(its, alive - 1)  # what was lost and has left the window may be forgotten
         for since in some_suffixes(stamps, now, span):
@@ -193,6 +195,65 @@ def test_state_does_not_depend_on_batches(stream, span, eps, pieces):
         mine = ROW_OF[stream.cells] == index
         by_row.add_to_row(index, stream.cells[mine], stamps[mine], None if stream.counts is None else stream.counts[mine])
     assert written(by_row, now) == written(whole, now)
+
+
+@pytest.mark.parametrize("gap", [0, 3])
+@pytest.mark.parametrize("eps", [0.5, 0.1, 0.02])
+def test_blocks_much_longer_than_the_rings_note_what_single_arrivals_would(eps, gap):
+    """A block writes only the notes that it does not overwrite itself; also where the top ring splits in the middle of it."""
+    rng = np.random.default_rng(int(1 / eps) + gap)
+    cells = np.minimum(rng.zipf(1.3, 60_000) - 1, 19).astype(np.uint32)
+    stamps = (9_000_000 + np.cumsum(rng.integers(0, gap + 1, cells.size))).astype(np.uint32)
+    stamps[40_000:] += 30_000  # a silence
+    in_blocks, in_pieces = SharedWave(20, 40_000, eps), SharedWave(20, 40_000, eps)
+    at = 0
+    while at < cells.size:
+        size = int(rng.choice([1, 40, 700, 16_384, 30_000]))
+        in_blocks.add(cells[at : at + size], stamps[at : at + size])
+        at += size
+    for at in range(0, cells.size, 16):  # shorter than any ring of full size
+        in_pieces.add(cells[at : at + 16], stamps[at : at + 16])
+    now = int(stamps[-1])
+    assert written(in_blocks, now) == written(in_pieces, now)
+    for since in (now - 40_000, now - 9_000, now - 50, now):
+        assert_contains(in_blocks.all_since(since), np.bincount(cells[stamps >= since], minlength=20))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_gaps_beyond_two_bytes_are_bridged(seed):
+    """Windows of many times 65,535 ticks: with stamps far apart, through bytes, copies and merges."""
+    rng = np.random.default_rng(seed)
+    span, size = 900_000, 3_000
+    gaps = rng.choice([0, 1, 5, 300, 65_534, 65_535, 65_536, 131_071, 400_000], size, p=[0.5, 0.2, 0.1, 0.1, *[0.02] * 5])
+    stamps = (2 * span + 2 + np.cumsum(gaps)).astype(np.uint32)
+    cells = np.minimum(rng.zipf(1.5, size) - 1, 9).astype(np.uint32)
+    array = SharedWave(10, span, 0.004)
+    assert array.rows[0].gaps.dtype == np.uint16
+    for at in range(0, size, 500):
+        array.add(cells[at : at + 500], stamps[at : at + 500])
+        now = int(stamps[at : at + 500][-1])
+        twin = read(written(array, now), array, now)
+        for one in (array, twin, array.copy(), array.merged([], [0], now - span)):
+            for since in (now - span, now - 500_000, now - 65_536, now - 200, now):
+                seen = stamps[: at + 500] >= since
+                assert_contains(one.all_since(since), np.bincount(cells[: at + 500][seen], minlength=10))
+        assert written(twin, now) == written(array, now)
+
+
+def test_numbers_of_32_bits_may_run_over():
+    """After four billion arrivals numbers begin again, and answers about the window do not notice."""
+    array = SharedWave(3, 1_000, 0.1)
+    for block in range(10):
+        stamps = np.full(3, 5_000 + 400 * block, np.uint32)
+        array.add(np.arange(3, dtype=np.uint32), stamps, np.array([2**31 - 7, 2**30, 3]))
+    assert array.n.dtype == np.uint32
+    now = 5_000 + 400 * 9
+    for one in (array, read(written(array, now), array, now), array.copy()):
+        exact = np.array([2**31 - 7, 2**30, 3])
+        assert_contains(one.all_since(now), exact)
+        assert_contains(one.all_since(now - 1_000), 3 * exact)
+        one.add(np.zeros(1, np.uint32), np.array([now], np.uint32))
+        assert_contains(one.all_since(now), exact + np.array([1, 0, 0]))
 
 
 @pytest.mark.parametrize("merged", [False, True])
@@ -441,10 +502,10 @@ def test_what_left_the_window_makes_room():
     """After a silence longer than the window nothing is lost until as many came again as there are notes."""
     array = SharedWave(1, 100, 0.3)
     array.add(np.zeros(5000, np.uint32), np.full(5000, 1000, np.uint32))
-    levels, size = array.rows[0].words.shape
+    levels, size = array.rows[0].levels, array.rows[0].size
     assert array.at(1000).levels[0] > 0
     array.add(np.zeros(size, np.uint32), np.full(size, 2000, np.uint32))
-    assert array.rows[0].words.shape == (levels, size)
+    assert (array.rows[0].levels, array.rows[0].size) == (levels, size)
     assert array.at(1900).levels[0] == 0
     (low,), (value,), (high,) = array.all_since(1900)
     assert low == value == high == size

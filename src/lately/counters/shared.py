@@ -44,17 +44,11 @@ class Snapshot:
     """
 
     def __init__(self, array: "SharedWave", stamp: int) -> None:
-        since = np.uint32(max(stamp, 1))
+        self._since = np.uint32(max(stamp, 1))
         self._array = array
-        self.levels = np.array([kernels.finest(row.lost, since) for row in array.rows], np.int64)
+        self.levels = np.array([kernels.finest(row.lost, self._since) for row in array.rows], np.int64)
         self.slack = array.slack_at(stamp)
-        room = sum(row.words.size for row in array.rows)
-        cells, runs = np.empty(room, np.uint32), np.empty(room, np.uint64)
-        count = 0
-        for row, level in zip(array.rows, self.levels, strict=True):
-            count = kernels.notes_since(row.state, since, level, cells, runs, count)
-        self._notes = cells[:count], runs[:count]
-        self._tables: tuple[Any, Any] | None = None
+        self._multiples: NDArray[np.uint64] | None = None
 
     @property
     def spread(self) -> NDArray[np.float64]:
@@ -63,42 +57,61 @@ class Snapshot:
 
     def raw(self, cells: Cells) -> Bounds:
         """Bounds with unbiased estimates; an estimate is not clipped and may lie outside its bounds."""
-        tables = self._tables
-        if tables is None and _FEW * cells.size < self._notes[0].size:
-            tables = _table(4 * cells.size)  # of these cells alone: it stays in the processor's cache
-            kernels.tabulate_only(*self._notes, cells, *tables)
-        elif tables is None:
-            tables = self._tables = _table(2 * self._notes[0].size)
-            kernels.tabulate(*self._notes, *tables)
-        bounds = Bounds(*(np.empty(cells.size, np.int64) for _ in range(3)))
         array = self._array
-        kernels.look_up(cells, tables, array.n, np.uint64(array.height), self._rows, bounds)
+        if self._multiples is None and _FEW * cells.size < sum(row.size for row in array.rows):
+            multiples = self._multiples_of(cells)
+        else:
+            multiples = self.multiples[cells]
+        bounds = Bounds(*(np.empty(cells.size, np.int64) for _ in range(3)))
+        kernels.look_up(cells, multiples, array.n, array.numbering, self._rows, bounds)
         return bounds
 
     def raw_all(self) -> Bounds:
-        """``raw`` of every cell, without a table to search."""
+        """``raw`` of every cell."""
         array = self._array
-        sums = np.zeros(array.cells, np.uint64)
-        kernels.add_up(*self._notes, sums)
         bounds = Bounds(*(np.empty(array.cells, np.int64) for _ in range(3)))
-        kernels.bracket_all(sums, array.n, np.uint64(array.height), self._rows, bounds)
+        kernels.bracket_all(self.multiples, array.n, array.numbering, self._rows, bounds)
         return bounds
+
+    def dithered_all(self) -> Counts:
+        """Every cell's count plus a random remainder, evenly spread from 0 up to, not including, 1 << level.
+
+        The remainder is what the cell's number had above a multiple of 1 << level where the range begins. Cells number
+        their arrivals from random phases, so it is independent of the count. Merging moves counts by up to ``slack``.
+        """
+        dithered = np.empty(self._array.cells, np.int64)
+        kernels.dithered_all(self.multiples, self._array.n, self._array.starts, self.levels, dithered)
+        return dithered
+
+    @property
+    def multiples(self) -> NDArray[np.uint64]:
+        """How many multiples of 1 << level each cell passed."""
+        if self._multiples is None:
+            multiples = np.zeros(self._array.cells, np.uint64)
+            for row, level in zip(self._array.rows, self.levels, strict=True):
+                kernels.add_up(row.state, self._since, level, row.limits, multiples)
+            self._multiples = multiples
+        return self._multiples
+
+    def _multiples_of(self, cells: Cells) -> NDArray[np.uint64]:
+        """``multiples`` of these cells alone, in a table that stays in the processor's cache."""
+        size = 1 << max(2, (4 * cells.size).bit_length())
+        keys, sums, places = np.full(size, kernels.NO_CELL), np.zeros(size, np.uint64), np.empty(cells.size, np.int64)
+        kernels.place_all(cells, keys, places)
+        for row, level in zip(self._array.rows, self.levels, strict=True):
+            kernels.tabulate(row.state, self._since, level, row.limits, keys, sums)
+        return sums[places]
 
     @property
     def _rows(self) -> tuple[Any, ...]:
         return self._array.starts, self.levels, self.slack
 
 
-def _table(entries: int) -> tuple[Any, Any]:
-    """An empty hash table with open addressing, of at least this size."""
-    size = 1 << max(2, entries.bit_length())
-    return np.full(size, kernels.NO_CELL), np.zeros(size, np.uint64)
-
-
 class SharedWave(CounterArray):
     """An array of cells in rows, each cell counted to within ``eps`` of its row's arrivals, with certain bounds.
 
-    An update costs O(1), a row takes about log2(eps·N)/eps notes of 8 bytes, or 16 bytes after a weighted update.
+    An update costs O(1). A cell takes 4 bytes, a row about log2(eps·N)/eps notes of 4 bytes each: 2 more in rows of 65,535
+    cells or more, 2 more where windows are so long that gaps of two bytes need many fillers, and 4 more once counts are given.
 
     Parameters
     ----------
@@ -122,10 +135,14 @@ class SharedWave(CounterArray):
 
     def __init__(self, cells: int, span: int, eps: float, starts: Sequence[int] = (0,)) -> None:
         super().__init__(cells, span, eps)
-        self.capacity = shared_capacity(eps)
+        notes = shared_capacity(eps)
         self.starts = np.array([*starts, cells], np.uint32)
-        self.rows = [Row(self.capacity) for _ in starts]
-        self.n: NDArray[np.uint64] = kernels.phases(cells, np.uint64(0))
+        ends = [*starts[1:], cells]
+        self.rows = [Row(start, end - start, span, notes) for start, end in zip(starts, ends, strict=True)]
+        self.capacity = self.rows[0].capacity
+        #: The number of each cell's newest arrival. Where 32 bits run over, only how much a cell counted in all is forgotten,
+        #: so they are enough until there are more than 32 levels. Merged cells keep all bits.
+        self.n: NDArray[Any] = kernels.phases(cells, np.uint64(0)).astype(np.uint32)
         self.until = np.zeros((len(starts), _STEPS.size), np.uint32)
 
     @property
@@ -157,17 +174,35 @@ class SharedWave(CounterArray):
         cells, stamps, counts
             As in ``add``; by default every arrival counts once.
         """
-        row, limits, done = self.rows[index], (np.uint32(self.span), np.uint64(self.capacity)), 0
+        row, done = self.rows[index], 0
+        longest = 1 if counts is None else int(counts.max(initial=1))
         if counts is not None:
-            row.with_runs()
+            row.with_runs(longest)
+        row.arrived += cells.size if counts is None else int(counts.sum())
+        if longest >= 2**32 or (self.height and row.arrived >= 2**32):
+            self._widen()
         while done < cells.size:
             rest = cells[done:], stamps[done:]
             if counts is None:
-                done += kernels.add(*rest, self.n, row.state, limits)
+                done += row.count(*rest, self.n)
             else:
-                done += kernels.add_weighted(*rest, counts[done:], self.n, row.state, limits)
+                done += kernels.add_weighted(*rest, counts[done:], self.n, row.state, row.limits)
             if done < cells.size:
+                if row.levels == 32:
+                    self._widen()
                 row.grow(self.n)
+
+    def _widen(self) -> None:
+        """Give numbers 64 bits."""
+        if self.n.dtype == np.uint32:
+            start = kernels.phases(self.cells, np.uint64(self.height))
+            self.n = start + (self.n - start.astype(np.uint32))
+
+    @property
+    def numbering(self) -> tuple[Any, ...]:
+        """What tells kernels how much a cell counted so far: the height, the bits of numbers, and which rows may have more."""
+        overflowed = [not self.height and row.arrived >= 2**32 for row in self.rows]
+        return np.uint64(self.height), np.uint64(np.iinfo(self.n.dtype).max), np.array(overflowed)
 
     def rebase(self, shift: int) -> None:
         for row in self.rows:
@@ -217,10 +252,11 @@ class SharedWave(CounterArray):
             parts = []
             for array, shift in zip(inputs, shifts, strict=True):
                 row = array.rows[index]
-                cells, stamps = np.empty(row.words.size, np.uint32), np.empty(row.words.size, np.uint32)
-                weights = np.empty(row.words.size, np.int64)
+                held = int(row.marks[:, kernels.HELD].sum())
+                cells, stamps, weights = np.empty(held, np.uint32), np.empty(held, np.uint32), np.empty(held, np.int64)
                 first_stamp = np.uint32(min(max(1, live_from - shift), MAX_STAMP))
-                count = kernels.as_weighted_arrivals(row.state, first_stamp, np.int64(shift), cells, stamps, weights)
+                out = cells, stamps, weights
+                count = kernels.as_weighted_arrivals(row.state, first_stamp, np.int64(shift), row.limits, out)
                 parts.append((cells[:count], stamps[:count], weights[:count]))
             cells, stamps, weights = (np.concatenate(columns) for columns in zip(*parts, strict=True))
             # Sorted as single words, stamp above index: several times faster than an indirect sort.
@@ -231,7 +267,7 @@ class SharedWave(CounterArray):
 
     def _fresh(self, height: int) -> Self:
         fresh = type(self)(self.cells, self.span, self.eps, self.starts[:-1].tolist())
-        fresh.height, fresh.n = height, kernels.phases(self.cells, np.uint64(height))
+        fresh.height, fresh.n = height, kernels.phases(self.cells, np.uint64(height)).astype(np.uint32)
         return fresh
 
     def copy(self) -> Self:
@@ -244,20 +280,23 @@ class SharedWave(CounterArray):
     def write(self, out: Writer, now: int) -> None:
         live_from = self.live_from(now)
         out.u8(self.height)
-        out.integers(self.n - kernels.phases(self.cells, np.uint64(self.height)))
+        counted = self.n - kernels.phases(self.cells, np.uint64(self.height)).astype(self.n.dtype)
+        out.integers(counted)
         if self.height:
             out.integers(_ages(self.until.ravel(), now, live_from))
         for row in self.rows:
-            levels, size = row.words.shape
-            out.u8(levels)
-            out.u64(size)
+            notes = [row.notes(level) for level in range(row.levels)]
+            kept = [stamps >= live_from for stamps, _, _ in notes]
+            stamps, cells, runs = (
+                np.concatenate([column[chosen] for column, chosen in zip(columns, kept, strict=True)])
+                for columns in zip(*notes, strict=True)
+            )
+            out.u8(row.levels)
+            out.u64(row.size)
             out.integers(_ages(row.lost, now, live_from))
-            words = row.oldest_first(row.words).ravel()
-            live = words >> _32 >= live_from
-            out.integers(live.reshape(levels, size).sum(axis=1))
-            out.integers(now - (words[live] >> _32).astype(np.int64))
-            out.integers(words[live] & _LOW)
-            runs = row.oldest_first(row.runs).ravel()[live] if row.runs.size else row.runs
+            out.integers(np.array([int(chosen.sum()) for chosen in kept]))
+            out.integers(now - stamps.astype(np.int64))
+            out.integers(cells.astype(np.int64) + int(row.limits.start))
             weighted = bool((runs > 1).any())
             out.u8(weighted)
             if weighted:
@@ -267,7 +306,9 @@ class SharedWave(CounterArray):
         self.height = source.u8()
         counted = source.integers(0, MAX_COUNT)
         source.check(counted.size == self.cells, "cells are missing")
-        source.check(float(counted.sum(dtype=np.float64)) <= MAX_COUNT * len(self.rows), "more arrivals than can be counted")
+        source.check(
+            float(counted.sum(dtype=np.float64)) <= 1.000001 * MAX_COUNT * len(self.rows), "more arrivals than can be counted"
+        )
         self.n = kernels.phases(self.cells, np.uint64(self.height)) + counted.astype(np.uint64)
         oldest = min(self.span, now - 1)
         if self.height:
@@ -278,20 +319,26 @@ class SharedWave(CounterArray):
             source.check(not self.until[:, 1:][:, _STEPS[:-1] > most].any(), "more slack than arrivals")
         for index, row in enumerate(self.rows):
             self._read_row(row, source, index, (now, newest, oldest))
+            merged = int(counted[int(self.starts[index]) : int(self.starts[index + 1])].sum())
+            row.arrived = merged if self.height else most
+        merged_long = self.height > 0 and any(row.arrived >= 2**32 for row in self.rows)
+        if counted.max() < 2**32 and max(row.levels for row in self.rows) <= 32 and not merged_long:
+            self.n = self.n.astype(np.uint32)
 
     def _read_row(self, row: Row, source: Reader, index: int, times: tuple[int, int, int]) -> None:
         now, newest, oldest = times
         levels, size = source.within(source.u8(), 1, 64), source.within(source.u64(), 1, self.capacity)
-        allowed = 0
+        notes, allowed = shared_capacity(self.eps), 0
         while allowed < size:
             allowed = room(allowed, self.capacity)
-        source.check(size == allowed, "rings of a wrong size")
-        source.fits(16 * levels * size * len(self.rows))
+        # Before there were fillers, the largest rings had room for as many notes as they must keep.
+        source.check(size in (allowed, notes), "rings of a wrong size")
+        size = allowed
+        source.fits(24 * levels * size * len(self.rows))
         lost = source.integers(-1, oldest)
         kept_notes = source.integers(0, size)
         source.check(lost.size == kept_notes.size == levels, "levels are missing")
         source.check(lost[-1] == -1, "the top level has lost notes")
-        row.lost = np.where(lost >= 0, now - lost, 0).astype(np.uint32)
         ages = source.integers(now - newest, oldest)
         cells = source.integers(int(self.starts[index]), int(self.starts[index + 1]) - 1)
         source.check(ages.size == cells.size == int(kept_notes.sum()), "the notes do not add up")
@@ -299,10 +346,7 @@ class SharedWave(CounterArray):
         falling = np.diff(ages, prepend=oldest) <= 0
         falling[(np.cumsum(kept_notes) - kept_notes)[kept_notes > 0]] = True
         source.check(bool(falling.all()), "notes are out of order")
-        slot = np.arange(ages.size) - np.repeat(np.cumsum(kept_notes) - kept_notes, kept_notes)
-        row.words = np.zeros((levels, size), np.uint64)
-        row.words[level, slot] = ((now - ages).astype(np.uint64) << _32) | cells.astype(np.uint64)
-        row.heads = (kept_notes % size).astype(np.uint64)
+        runs = np.ones(ages.size, np.int64)
         if source.choice(0, 1):
             runs = source.integers(1, MAX_COUNT)
             source.check(runs.size == ages.size, "the runs do not add up")
@@ -310,8 +354,15 @@ class SharedWave(CounterArray):
             source.check(float((runs * 2.0**level).sum()) <= levels * 2.0**62, "longer runs than can be counted")
             most_of_all = np.bincount(cells - int(self.starts[index]), runs * 2.0**level).max(initial=0)
             source.check(float(most_of_all) < 2.0**63, "longer runs than can be counted")
-            row.runs = np.ones((levels, size), np.uint64)
-            row.runs[level, slot] = runs
+        ends = np.cumsum(kept_notes)[:-1]
+        columns = (now - ages).astype(np.uint32), (cells - row.limits.start).astype(np.uint32), runs.astype(np.uint64)
+        notes_of = list(zip(*(np.split(column, ends) for column in columns), strict=True))
+        while size < self.capacity and max(row.entries(stamps) for stamps, _, _ in notes_of) > size:
+            size = room(size, self.capacity)
+        row.allocate(levels, size)
+        row.lost[:] = np.where(lost >= 0, now - lost, 0)
+        for at, note in enumerate(notes_of):
+            row.put(at, *note)
 
 
 def _ages(stamps: Stamps, now: int, live_from: int) -> Counts:

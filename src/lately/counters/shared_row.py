@@ -4,27 +4,69 @@ Every cell numbers its arrivals, from a phase of its own on. Arrivals whose numb
 higher power, are noted in the ring of that level; the top ring takes all higher ones too. Other than in a wave, a ring is
 not a cell's own but the row's, in the order of time:
 
-    words[level, slot]   stamp << 32 | cell       the newest C notes of the row, overwritten in a circle
+    cells[level, slot]   the cell of a note, counted from the first of the row; the newest notes, overwritten in a circle
+    gaps[level, slot]    the ticks since the note before it, so that two bytes are enough; a longer
+                         gap is bridged by fillers, which are notes of no cell
     runs[level, slot]    how many such numbers one arrival of a large count passed (empty while all passed one)
-    heads[level]         the slot to write next
-    lost[level]          the stamp of the newest note that was overwritten while still in the window
+    marks[level]         the slot to write next, how many are in use, the stamps of the newest and the oldest, and of the newest
+                         note that was overwritten while still in the window
 
 Since any stamp newer than all that is lost on a level and above, the notes tell how many multiples each cell passed.
 """
 
-from typing import Any
+import threading
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from lately.core.jit import helper, kernel
 from lately.core.splitmix64 import GAMMA, mix
-from lately.counters.base import MAX_STAMP
+from lately.counters.base import MAX_COUNT, MAX_STAMP
 from lately.counters.bits import newest_odd, trailing_zeros
 
-_ZERO, _ONE, _32, _LOW = np.uint64(0), np.uint64(1), np.uint64(32), np.uint64(2**32 - 1)
+_ZERO, _ONE, _32 = np.uint64(0), np.uint64(1), np.uint64(32)
+#: The columns of ``marks``.
+HEAD, HELD, NEWEST, OLDEST, LOST = range(5)
 
 #: Marks an empty place of a table; no cell has this number.
 NO_CELL = np.uint32(2**32 - 1)
+
+#: The longest gap of two bytes.
+MAX_SHORT_GAP = 2**16 - 1
+
+
+class _Scratch(threading.local):
+    """Buffers for the chosen arrivals of a block and their numbers, shared by all rows of a thread."""
+
+    def __init__(self) -> None:
+        self._chosen, self._positions = np.empty(0, np.uint32), np.empty(0, np.uint64)
+
+    def __call__(self, size: int) -> tuple[Any, Any]:
+        if size > self._chosen.size:
+            self._chosen, self._positions = np.empty(size, np.uint32), np.empty(size, np.uint64)
+        return self._chosen, self._positions
+
+
+_scratch = _Scratch()
+
+
+class RowState(NamedTuple):
+    """The arrays of a row, as kernels take them."""
+
+    marks: Any
+    gaps: Any
+    cells: Any
+    runs: Any
+
+
+class Limits(NamedTuple):
+    """What a row was built with, as kernels take it."""
+
+    start: Any  # the first cell of the row
+    span: Any  # the age of the oldest stamp inside the window
+    capacity: Any  # the entries of the largest ring
+    longest: Any  # the longest gap
+    filler: Any  # the cell of entries that bridge longer ones
 
 
 @helper
@@ -34,78 +76,149 @@ def phase(cell: Any, height: Any) -> Any:
 
 
 def room(size: int, capacity: int) -> int:
-    """How many notes a level has room for after it outgrew ``size``; at first 16, then four times as many."""
+    """How many entries a level has room for after it outgrew ``size``; at first 16, then four times as many."""
     return min(4 * size or 16, capacity)
 
 
-class Row:
-    """The notes of one row; see above. It begins with one level of ``room(0, capacity)`` notes."""
+def fillers(span: int, notes: int) -> int:
+    """The most fillers that two-byte gaps need in a window; -1 where they would take more room than gaps of four bytes."""
+    most = span // MAX_SHORT_GAP
+    return most if 16 * most <= notes else -1
 
-    def __init__(self, capacity: int) -> None:
-        self.capacity = capacity
-        self.heads = np.zeros(1, np.uint64)
-        self.lost = np.zeros(1, np.uint32)
-        self.words = np.zeros((1, room(0, capacity)), np.uint64)
-        self.runs = np.zeros((0, 0), np.uint64)
+
+class Row:
+    """The notes of one row; see above. It begins with one level of a few notes.
+
+    Parameters
+    ----------
+    start, width
+        The first cell, and the number of cells.
+    span
+        The age of the oldest stamp inside the window, in ticks.
+    notes
+        How many notes a level must keep.
+    """
+
+    def __init__(self, start: int, width: int, span: int, notes: int) -> None:
+        most = fillers(span, notes)
+        self.capacity = notes + max(most, 0)
+        narrow = np.uint16 if width < 2**16 else np.uint32
+        short = np.uint16 if most >= 0 else np.uint32
+        self.limits = Limits(
+            np.uint32(start),
+            np.uint32(min(span, MAX_STAMP)),
+            np.uint32(self.capacity),
+            np.uint32(np.iinfo(short).max),
+            np.uint32(np.iinfo(narrow).max),
+        )
+        self._shape = start, width, span, notes
+        self.arrived = 0  # all counts so far, of which ``n`` may have kept 32 bits
+        size = room(0, self.capacity)
+        self.marks = np.zeros((1, 5), np.uint32)
+        self.gaps = np.zeros((1, size), short)
+        self.cells = np.zeros((1, size), narrow)
+        self.runs = np.zeros((0, 0), np.uint32)
 
     @property
-    def state(self) -> tuple[Any, ...]:
-        return self.heads, self.lost, self.words, self.runs
+    def state(self) -> RowState:
+        return RowState(self.marks, self.gaps, self.cells, self.runs)
+
+    @property
+    def levels(self) -> int:
+        return int(self.marks.shape[0])
+
+    @property
+    def size(self) -> int:
+        """The entries for which a level has room."""
+        return int(self.gaps.shape[1])
+
+    @property
+    def lost(self) -> Any:
+        """For each level the stamp of the newest note that was overwritten while still in the window; 0 for none."""
+        return self.marks[:, LOST]
 
     @property
     def nbytes(self) -> int:
         return sum(array.nbytes for array in self.state)
 
     def copy(self) -> "Row":
-        twin = Row(self.capacity)
-        twin.heads, twin.lost, twin.words, twin.runs = (array.copy() for array in self.state)
+        twin = Row(*self._shape)
+        twin.marks, twin.gaps, twin.cells, twin.runs = (array.copy() for array in self.state)
+        twin.arrived = self.arrived
         return twin
 
-    def with_runs(self) -> None:
-        """Make room for runs; until now all were of one."""
+    def with_runs(self, longest: int) -> None:
+        """Make room for runs of up to ``longest``; until now all were of one."""
         if not self.runs.size:
-            self.runs = np.ones_like(self.words)
+            self.runs = np.ones(self.gaps.shape, np.uint32)
+        if longest >= 2**32:
+            self.runs = self.runs.astype(np.uint64, copy=False)
 
     def rebase(self, shift: int) -> None:
         """Move the origin of the stamps."""
-        by = np.uint64(min(shift, MAX_STAMP))
-        self.words[...] = np.where(self.words >> _32 > by, self.words - (by << _32), 0)
-        self.lost[...] = np.where(self.lost > shift, self.lost - np.uint32(by), 0)
+        _rebase(self.state, np.uint32(min(shift, MAX_STAMP)))
 
-    def oldest_first(self, rings: Any) -> Any:
-        """The words or runs of each level, turned so that they begin with the oldest."""
-        return (
-            np.stack([np.roll(ring, -int(head)) for ring, head in zip(rings, self.heads, strict=True)]) if rings.size else rings
-        )
+    def notes(self, level: int) -> tuple[Any, Any, Any]:
+        """Stamps, cells of the row and runs of the notes of a level, the oldest first."""
+        held = int(self.marks[level, HELD])
+        stamps, cells, runs = np.empty(held, np.uint32), np.empty(held, np.uint32), np.empty(held, np.uint64)
+        count = _oldest_first(self.state, level, self.limits.filler, (stamps, cells, runs))
+        return stamps[:count], cells[:count], runs[:count]
+
+    def entries(self, stamps: Any) -> int:
+        """How many entries notes with these stamps take, fillers included."""
+        return int(stamps.size + (np.diff(stamps) // self.limits.longest).sum())
+
+    def put(self, level: int, stamps: Any, cells: Any, runs: Any) -> None:
+        """Note many arrivals on a level that has room for them, the oldest first."""
+        if runs.size and int(runs.max()) > 1:
+            self.with_runs(int(runs.max()))
+        _put_all(self.state, level, self.limits, stamps, cells, runs)
+
+    def allocate(self, levels: int, size: int) -> None:
+        """Empty rings: so many levels of this size, with what was lost on them."""
+        marks, longest = np.zeros((levels, 5), np.uint32), self.runs.dtype
+        marks[: self.levels, LOST] = self.lost[:levels]
+        self.marks, weighted = marks, bool(self.runs.size)
+        self.gaps, self.cells = np.zeros((levels, size), self.gaps.dtype), np.zeros((levels, size), self.cells.dtype)
+        self.runs = np.ones((levels, size) if weighted else (0, 0), longest)
+
+    def count(self, cells: Any, stamps: Any, n: Any) -> int:
+        """Count one arrival each; returns how many were taken before the rings had to grow.
+
+        Of a block that is much longer than the rings, only the newest arrivals of the fine levels are noted: the block would
+        overwrite the notes of the others.
+        """
+        fine = 0
+        if self.size == self.capacity:
+            fine = max(0, min((cells.size // (2 * self.size)).bit_length() - 1, self.levels - 1))
+        chosen, positions = _scratch(cells.size)
+        count = number(cells, n, np.uint64((1 << fine) - 1), chosen, positions)
+        noted = note(chosen[:count], positions, cells, stamps, self.state, self.limits)
+        taken = cells.size if noted == count else int(chosen[noted])
+        take_back(cells[taken:], n)
+        if fine and taken:
+            out = chosen, positions, np.zeros(fine, np.int64)
+            count = newest_fine(cells[:taken], stamps, n, self.state, self.limits, out)
+            note(chosen[:count][::-1], positions[:count][::-1], cells, stamps, self.state, self.limits)
+        return taken
 
     def grow(self, n: Any) -> None:
         """Enlarge the rings up to their capacity, or split the top one in two."""
-        levels, size = self.words.shape
-        words, runs = self.oldest_first(self.words), self.oldest_first(self.runs)
+        levels, size = self.levels, self.size
+        notes = [self.notes(level) for level in range(levels)]
         if size < self.capacity:
-            larger = room(size, self.capacity)
-            self.words = np.zeros((levels, larger), np.uint64)
-            self.words[:, :size] = words
-            if runs.size:
-                self.runs = np.ones((levels, larger), np.uint64)
-                self.runs[:, :size] = runs
-            self.heads[:] = size
-            return
-        top = levels - 1
-        notes, lengths = words[top], runs[top] if runs.size else np.ones(size, np.uint64)
-        odd = _odd_runs(notes, lengths, n, np.uint64(top))
-        self.words = np.concatenate([self.words, np.zeros((1, size), np.uint64)])
-        self.lost = np.append(self.lost, np.uint32(0))
-        self.heads = np.append(self.heads, _ZERO)
-        if runs.size:
-            self.runs = np.concatenate([self.runs, np.ones((1, size), np.uint64)])
-        for level, share in ((top, odd), (top + 1, lengths - odd)):
-            kept = np.flatnonzero((share > 0) & (notes > 0))
-            self.words[level] = 0
-            self.words[level, : kept.size] = notes[kept]
-            self.heads[level] = kept.size % size
-            if runs.size:
-                self.runs[level, : kept.size] = share[kept]
+            self.allocate(levels, room(size, self.capacity))
+        else:
+            top = levels - 1
+            stamps, cells, runs = notes.pop()
+            odd = _odd_runs(cells, runs, n[int(self.limits.start) :], np.int64(top))
+            for share in (odd, runs - odd):
+                chosen = share > 0
+                notes.append((stamps[chosen], cells[chosen], share[chosen]))
+            self.allocate(levels + 1, size)
+        for level, columns in enumerate(notes):
+            self.put(level, *columns)
 
 
 @helper
@@ -118,43 +231,155 @@ def _place(cell: Any, keys: Any) -> Any:
     return at
 
 
+# -- write -----------------------------------------------------------------------------------------------------------------
+
+
+@helper
+def _has_room(row: Any, level: Any, stamp: Any, limits: Any) -> Any:
+    """Whether an entry overwrites nothing that must be kept: in the top ring, and in rings that may grow, all of the window."""
+    marks, size = row.marks, row.gaps.shape[1]
+    return (
+        marks[level, HELD] < size
+        or stamp - marks[level, OLDEST] > limits.span
+        or (size == limits.capacity and level < marks.shape[0] - 1)
+    )
+
+
+@helper
+def _put(row: Any, level: Any, stamp: Any, cell: Any, run: Any, limits: Any) -> None:
+    """Write an entry at the head of a ring; the gap to the newest is not too long."""
+    marks, size = row.marks, np.uint64(row.gaps.shape[1])
+    slot = np.uint64(marks[level, HEAD])
+    after = slot + _ONE
+    if after == size:
+        after = _ZERO
+    if marks[level, HELD] == size:
+        oldest = marks[level, OLDEST]
+        if stamp - oldest <= limits.span and row.cells[level, slot] != limits.filler:
+            marks[level, LOST] = oldest
+        marks[level, OLDEST] = oldest + row.gaps[level, after]
+    else:
+        if marks[level, HELD] == 0:
+            marks[level, OLDEST] = stamp
+        marks[level, HELD] += np.uint32(1)
+    row.gaps[level, slot] = stamp - marks[level, NEWEST]
+    row.cells[level, slot] = cell
+    if row.runs.size:
+        row.runs[level, slot] = run
+    marks[level, NEWEST] = stamp
+    marks[level, HEAD] = after
+
+
 @kernel
-def add(cells: Any, stamps: Any, n: Any, row: Any, limits: Any) -> int:
-    """Count one arrival each; returns how many were taken before the rings had to grow."""
-    heads, lost, words, runs = row
-    span, capacity = limits
-    top, size = np.uint64(words.shape[0] - 1), np.uint64(words.shape[1])
-    full, weighted = size == capacity, runs.size > 0
-    if top == _ZERO and not weighted:  # nothing to choose: the slot stays in a register
-        slot = heads[0]
-        for i in range(cells.size):
-            old = np.uint32(words[0, slot] >> _32)
-            if old > 0 and stamps[i] - old <= span:
-                heads[0] = slot
-                return i
-            words[0, slot] = (np.uint64(stamps[i]) << _32) | np.uint64(cells[i])
-            slot += _ONE
-            slot = slot if slot < size else _ZERO
-            n[cells[i]] += _ONE
-        heads[0] = slot
-        return int(cells.size)
+def _bridge(row: Any, level: Any, stamp: Any, limits: Any) -> bool:
+    """Shorten the gap to the newest note by fillers; False if the rings must grow first."""
+    marks = row.marks
+    if stamp - marks[level, NEWEST] > limits.span:  # all of it has left the window
+        marks[level, HELD] = 0
+        return True
+    while stamp - marks[level, NEWEST] > limits.longest:
+        at = marks[level, NEWEST] + limits.longest
+        if not _has_room(row, level, at, limits):
+            return False
+        _put(row, level, at, limits.filler, _ONE, limits)
+    return True
+
+
+@helper
+def _is_far(row: Any, level: Any, stamp: Any, limits: Any) -> Any:
+    """Whether a stamp is too far from the newest note for one gap."""
+    return stamp - row.marks[level, NEWEST] > limits.longest and row.marks[level, HELD] > 0
+
+
+@kernel
+def number(cells: Any, n: Any, mask: Any, chosen: Any, positions: Any) -> int:
+    """Number one arrival each, and choose those whose number has no bit of ``mask``; returns how many."""
+    count = 0
     for i in range(cells.size):
-        cell, stamp = cells[i], stamps[i]
-        position = n[cell] + _ONE
-        level = min(trailing_zeros(position), top)
-        slot = heads[level]
-        old = np.uint32(words[level, slot] >> _32)
-        if old > 0 and stamp - old <= span:
-            if not full or level == top:
-                return i
-            lost[level] = old
-        words[level, slot] = (np.uint64(stamp) << _32) | np.uint64(cell)
+        position = np.uint64(n[cells[i]]) + _ONE
+        n[cells[i]] = position
+        chosen[count] = i  # without a branch, which would go wrong half of the time
+        positions[count] = position
+        count += position & mask == _ZERO
+    return count
+
+
+@kernel
+def take_back(cells: Any, n: Any) -> None:
+    """Take the last number of each cell back."""
+    for i in range(cells.size):
+        n[cells[i]] = np.uint64(n[cells[i]]) - _ONE
+
+
+@kernel
+def note(chosen: Any, positions: Any, cells: Any, stamps: Any, row: Any, limits: Any) -> int:
+    """Note the chosen arrivals; returns how many were noted before the rings had to grow."""
+    marks, gaps, noted, runs = row
+    start, span, capacity, longest, filler = limits
+    top, size = np.uint64(marks.shape[0] - 1), np.uint64(gaps.shape[1])
+    full, weighted = size == capacity, runs.size > 0
+    for k in range(chosen.size):
+        stamp = stamps[chosen[k]]
+        level = min(trailing_zeros(positions[k]), top)
+        held = marks[level, HELD]
+        if stamp - marks[level, NEWEST] > longest and held > 0:
+            if not _bridge(row, level, stamp, limits):
+                return k
+            held = marks[level, HELD]
+        # The rest is ``_has_room`` and ``_put``, in one piece: this is where the time goes.
+        slot = np.uint64(marks[level, HEAD])
+        after = slot + _ONE
+        if after == size:
+            after = _ZERO
+        if held == size:
+            oldest = marks[level, OLDEST]
+            if stamp - oldest <= span:
+                if not full or level == top:
+                    return k
+                if noted[level, slot] != filler:
+                    marks[level, LOST] = oldest
+            marks[level, OLDEST] = oldest + gaps[level, after]
+        else:
+            if held == 0:
+                marks[level, OLDEST] = stamp
+            marks[level, HELD] = held + _ONE
+        gaps[level, slot] = stamp - marks[level, NEWEST]
+        noted[level, slot] = cells[chosen[k]] - start
         if weighted:
-            runs[level, slot] = _ONE
-        slot += _ONE
-        heads[level] = slot if slot < size else _ZERO
-        n[cell] = position
-    return int(cells.size)
+            runs[level, slot] = 1
+        marks[level, NEWEST] = stamp
+        marks[level, HEAD] = after
+    return int(chosen.size)
+
+
+@kernel
+def newest_fine(cells: Any, stamps: Any, n: Any, row: Any, limits: Any, out: Any) -> int:
+    """Choose the newest arrivals of the fine levels, as many as their rings hold, the newest first; returns how many.
+
+    The cells have numbered them already: walking back, numbers are taken back to know them, and then given again. A ring whose
+    notes will all be overwritten is emptied.
+    """
+    chosen, positions, counts = out
+    marks, size = row.marks, row.gaps.shape[1]
+    fine, filled, count, i = counts.size, 0, 0, cells.size
+    while i > 0 and filled < fine:
+        i -= 1
+        position = np.uint64(n[cells[i]])
+        n[cells[i]] = position - _ONE
+        level = trailing_zeros(position)
+        if level < fine and counts[level] <= size:
+            if counts[level] < size:
+                chosen[count] = i
+                positions[count] = position
+                count += 1
+            else:  # one more than the ring holds
+                marks[level, HELD] = 0
+                marks[level, LOST] = max(marks[level, LOST], np.uint32(stamps[i]))
+                filled += 1
+            counts[level] += 1
+    for j in range(i, cells.size):
+        n[cells[j]] = np.uint64(n[cells[j]]) + _ONE
+    return count
 
 
 @helper
@@ -168,52 +393,91 @@ def _passed(before: Any, after: Any, level: Any, top: Any) -> Any:
 @kernel
 def add_weighted(cells: Any, stamps: Any, counts: Any, n: Any, row: Any, limits: Any) -> int:
     """Count ``counts[i]`` arrivals at once, in O(levels); the row must have room for runs."""
-    heads, lost, words, runs = row
-    span, capacity = limits
-    top, size = np.uint64(words.shape[0] - 1), np.uint64(words.shape[1])
-    full = size == capacity
+    top = np.uint64(row.marks.shape[0] - 1)
     for i in range(cells.size):
         cell, stamp = cells[i], stamps[i]
-        before = n[cell]
+        before = np.uint64(n[cell])
         after = before + np.uint64(counts[i])
         for at in range(top + _ONE):  # first see whether there is room, so that an arrival is noted on all levels or none
             level = np.uint64(at)
-            old = np.uint32(words[level, heads[level]] >> _32)
-            if old > 0 and stamp - old <= span and (not full or level == top) and _passed(before, after, level, top) > _ZERO:
-                return i
+            if _passed(before, after, level, top) > _ZERO:
+                if _is_far(row, level, stamp, limits) and not _bridge(row, level, stamp, limits):
+                    return i
+                if not _has_room(row, level, stamp, limits):
+                    return i
         for at in range(top + _ONE):
             level = np.uint64(at)
             run = _passed(before, after, level, top)
             if run > _ZERO:
-                slot = heads[level]
-                old = np.uint32(words[level, slot] >> _32)
-                if old > 0 and stamp - old <= span:
-                    lost[level] = old
-                words[level, slot] = (np.uint64(stamp) << _32) | np.uint64(cell)
-                runs[level, slot] = run
-                slot += _ONE
-                heads[level] = slot if slot < size else _ZERO
+                _put(row, level, stamp, cell - limits.start, run, limits)
         n[cell] = after
     return int(cells.size)
 
 
 @kernel
-def _odd_runs(words: Any, runs: Any, n: Any, top: Any) -> Any:
+def _put_all(row: Any, level: Any, limits: Any, stamps: Any, cells: Any, runs: Any) -> None:
+    """Write the notes of one level, the oldest first, into a ring that has room for them and their fillers."""
+    for i in range(stamps.size):
+        if _is_far(row, level, stamps[i], limits):
+            _bridge(row, level, stamps[i], limits)
+        _put(row, level, stamps[i], cells[i], runs[i], limits)
+
+
+@kernel
+def _oldest_first(row: Any, level: Any, filler: Any, out: Any) -> int:
+    """The notes of a level without its fillers, as stamps, cells and runs; returns how many."""
+    stamps, cells, runs = out
+    marks, size, count = row.marks, row.gaps.shape[1], 0
+    stamp, slot = np.uint64(marks[level, OLDEST]), np.int64(marks[level, HEAD]) - np.int64(marks[level, HELD])
+    if slot < 0:
+        slot += size
+    for i in range(marks[level, HELD]):
+        if i > 0:
+            stamp += np.uint64(row.gaps[level, slot])
+        if row.cells[level, slot] != filler:
+            stamps[count] = stamp
+            cells[count] = row.cells[level, slot]
+            runs[count] = row.runs[level, slot] if row.runs.size else _ONE
+            count += 1
+        slot += 1 if slot + 1 < size else 1 - size
+    return count
+
+
+@kernel
+def _rebase(row: Any, shift: Any) -> None:
+    """Move the origin of the stamps; entries up to there have left the window."""
+    marks, size = row.marks, row.gaps.shape[1]
+    for level in range(marks.shape[0]):
+        slot = np.int64(marks[level, HEAD]) - np.int64(marks[level, HELD])
+        slot += size if slot < 0 else 0
+        while marks[level, HELD] > 0 and marks[level, OLDEST] <= shift:
+            slot += 1 if slot + 1 < size else 1 - size
+            marks[level, HELD] -= np.uint32(1)
+            if marks[level, HELD] > 0:
+                marks[level, OLDEST] += row.gaps[level, slot]
+        for column in (NEWEST, OLDEST, LOST):
+            marks[level, column] = marks[level, column] - shift if marks[level, column] > shift else 0
+
+
+@kernel
+def _odd_runs(cells: Any, runs: Any, n: Any, top: Any) -> Any:
     """How many of each note's multiples of 1 << top are odd ones, found by counting back from each cell's newest."""
     size = 4
-    while size < 2 * words.size:
+    while size < 2 * cells.size:
         size *= 2
-    keys, multiples = np.full(size, NO_CELL), np.zeros(size, np.uint64)
-    odd = np.zeros(words.size, np.uint64)
-    for i in range(words.size - 1, -1, -1):
-        if words[i] > _ZERO:
-            cell = np.uint32(words[i] & _LOW)
-            at = _place(cell, keys)
-            keys[at] = cell
-            newest = (n[cell] >> top) - multiples[at]
-            odd[i] = ((newest + _ONE) >> _ONE) - ((newest - runs[i] + _ONE) >> _ONE)
-            multiples[at] += runs[i]
+    keys, multiples = np.full(size, NO_CELL), np.zeros(size, np.int64)
+    odd = np.zeros(cells.size, np.uint64)
+    for i in range(cells.size - 1, -1, -1):
+        at = _place(cells[i], keys)
+        keys[at] = cells[i]
+        run = np.int64(runs[i])
+        newest = np.int64(n[cells[i]] >> np.uint64(top)) - multiples[at]  # may be below 0 where 32 bits ran over
+        odd[i] = ((newest + 1) >> 1) - ((newest - run + 1) >> 1)
+        multiples[at] += run
     return odd
+
+
+# -- read ------------------------------------------------------------------------------------------------------------------
 
 
 @kernel
@@ -226,48 +490,44 @@ def finest(lost: Any, since: Any) -> Any:
 
 
 @kernel
-def notes_since(row: Any, since: Any, level: Any, cells: Any, runs_out: Any, at: Any) -> Any:
-    """Append the notes since a stamp, from a level up; returns where the next ones go."""
-    heads, _, words, runs = row
-    size = np.uint64(words.shape[1])
-    for upper in range(level, words.shape[0]):
-        slot = heads[upper]
-        for _ in range(size):
-            slot = slot - _ONE if slot > _ZERO else size - _ONE
-            word = words[upper, slot]
-            if np.uint32(word >> _32) < since:
+def add_up(row: Any, since: Any, level: Any, limits: Any, sums: Any) -> None:
+    """Add how many multiples of 1 << level each cell of the row passed since a stamp, in a place of its own."""
+    marks, size = row.marks, np.uint64(row.gaps.shape[1])
+    for upper in range(level, marks.shape[0]):
+        slot, stamp = np.uint64(marks[upper, HEAD]), np.uint64(marks[upper, NEWEST])
+        for _ in range(marks[upper, HELD]):
+            if stamp < since:
                 break
-            cells[at] = np.uint32(word & _LOW)
-            runs_out[at] = runs[upper, slot] if runs.size else _ONE
-            at += 1
-    return at
+            slot = slot - _ONE if slot > _ZERO else size - _ONE
+            if row.cells[upper, slot] != limits.filler:
+                sums[limits.start + row.cells[upper, slot]] += row.runs[upper, slot] if row.runs.size else _ONE
+            stamp -= np.uint64(row.gaps[upper, slot])
 
 
 @kernel
-def tabulate(cells: Any, runs: Any, keys: Any, sums: Any) -> None:
-    """Sum the runs of each cell in a table of open addresses whose size is a power of two."""
-    for i in range(cells.size):
-        at = _place(cells[i], keys)
-        keys[at] = cells[i]
-        sums[at] += runs[i]
+def tabulate(row: Any, since: Any, level: Any, limits: Any, keys: Any, sums: Any) -> None:
+    """``add_up`` of the cells in a table of open addresses only; the size of the table is a power of two."""
+    marks, size = row.marks, np.uint64(row.gaps.shape[1])
+    for upper in range(level, marks.shape[0]):
+        slot, stamp = np.uint64(marks[upper, HEAD]), np.uint64(marks[upper, NEWEST])
+        for _ in range(marks[upper, HELD]):
+            if stamp < since:
+                break
+            slot = slot - _ONE if slot > _ZERO else size - _ONE
+            if row.cells[upper, slot] != limits.filler:
+                cell = np.uint32(limits.start + row.cells[upper, slot])
+                at = _place(cell, keys)
+                if keys[at] == cell:
+                    sums[at] += row.runs[upper, slot] if row.runs.size else _ONE
+            stamp -= np.uint64(row.gaps[upper, slot])
 
 
 @kernel
-def tabulate_only(cells: Any, runs: Any, wanted: Any, keys: Any, sums: Any) -> None:
-    """Sum the runs of the cells in ``wanted``, and of no others."""
-    for cell in wanted:
-        keys[_place(cell, keys)] = cell
+def place_all(cells: Any, keys: Any, places: Any) -> None:
+    """Put cells in a table of open addresses; ``places`` becomes where they are."""
     for i in range(cells.size):
-        at = _place(cells[i], keys)
-        if keys[at] == cells[i]:
-            sums[at] += runs[i]
-
-
-@kernel
-def add_up(cells: Any, runs: Any, sums: Any) -> None:
-    """Sum the runs of each cell in a place of its own."""
-    for i in range(cells.size):
-        sums[cells[i]] += runs[i]
+        places[i] = _place(cells[i], keys)
+        keys[places[i]] = cells[i]
 
 
 @helper
@@ -280,51 +540,65 @@ def _bracket(multiples: Any, n: Any, most: Any, level: Any, slack: Any) -> Any:
 
 
 @kernel
-def look_up(cells: Any, tables: Any, n: Any, height: Any, rows: Any, bounds: Any) -> None:
-    """Bracket the count of each cell asked from the multiples that it passed."""
-    keys, sums = tables
+def look_up(cells: Any, multiples: Any, n: Any, numbering: Any, rows: Any, bounds: Any) -> None:
+    """Bracket the counts of some cells from the multiples that each passed."""
     starts, levels, slack = rows
     low, value, high = bounds
     for i in range(cells.size):
         cell = cells[i]
-        at = _place(cell, keys)
         row = np.searchsorted(starts, cell, side="right") - 1
-        multiples = sums[at] if keys[at] == cell else _ZERO
-        low[i], value[i], high[i] = _bracket(multiples, n[cell], n[cell] - phase(cell, height), levels[row], slack[row])
+        most = _most(n[cell], cell, numbering, row)
+        low[i], value[i], high[i] = _bracket(multiples[i], n[cell], most, levels[row], slack[row])
 
 
 @kernel
-def bracket_all(sums: Any, n: Any, height: Any, rows: Any, bounds: Any) -> None:
+def bracket_all(multiples: Any, n: Any, numbering: Any, rows: Any, bounds: Any) -> None:
     """Bracket the count of every cell."""
     starts, levels, slack = rows
     low, value, high = bounds
     for row in range(levels.size):
         for cell in range(starts[row], starts[row + 1]):
-            most = n[cell] - phase(cell, height)
-            low[cell], value[cell], high[cell] = _bracket(sums[cell], n[cell], most, levels[row], slack[row])
+            most = _most(n[cell], cell, numbering, row)
+            low[cell], value[cell], high[cell] = _bracket(multiples[cell], n[cell], most, levels[row], slack[row])
+
+
+@helper
+def _most(n: Any, cell: Any, numbering: Any, row: Any) -> Any:
+    """The most that a cell may have counted: its number less its phase, unless 32 bits may have run over."""
+    height, mask, overflowed = numbering
+    return np.uint64(MAX_COUNT) if overflowed[row] else (np.uint64(n) - phase(cell, height)) & mask
 
 
 @kernel
-def as_weighted_arrivals(row: Any, live_from: Any, shift: Any, cells: Any, stamps: Any, weights: Any) -> int:
+def dithered_all(multiples: Any, n: Any, starts: Any, levels: Any, out: Any) -> None:
+    """Every cell's count plus what its number at the start of the range had above a multiple of 1 << level."""
+    for row in range(levels.size):
+        mask = (_ONE << np.uint64(levels[row])) - _ONE
+        for cell in range(starts[row], starts[row + 1]):
+            out[cell] = np.int64((np.uint64(multiples[cell]) << np.uint64(levels[row])) + (np.uint64(n[cell]) & mask))
+
+
+@kernel
+def as_weighted_arrivals(row: Any, live_from: Any, shift: Any, limits: Any, out: Any) -> int:
     """The row as weighted arrivals: each note represents its run at the finest level that was complete at its time."""
-    heads, lost, words, runs = row
-    size = np.uint64(words.shape[1])
-    at = 0
-    for level in range(words.shape[0]):
-        slot = heads[level]
-        for _ in range(size):
-            slot = slot - _ONE if slot > _ZERO else size - _ONE
-            word = words[level, slot]
-            stamp = np.uint32(word >> _32)
+    cells, stamps, weights = out
+    marks, size = row.marks, np.uint64(row.gaps.shape[1])
+    lost, at = marks[:, LOST], 0
+    for level in range(marks.shape[0]):
+        slot, stamp = np.uint64(marks[level, HEAD]), np.uint64(marks[level, NEWEST])
+        for _ in range(marks[level, HELD]):
             if stamp < live_from:
                 break
             zone = finest(lost, stamp)
             if zone > level:
                 break  # incomplete from here back
-            cells[at] = np.uint32(word & _LOW)
-            stamps[at] = np.uint32(np.int64(stamp) + shift)
-            weights[at] = np.int64(runs[level, slot] if runs.size else _ONE) << zone
-            at += 1
+            slot = slot - _ONE if slot > _ZERO else size - _ONE
+            if row.cells[level, slot] != limits.filler:
+                cells[at] = limits.start + row.cells[level, slot]
+                stamps[at] = np.int64(stamp) + shift
+                weights[at] = np.int64(row.runs[level, slot] if row.runs.size else _ONE) << zone
+                at += 1
+            stamp -= np.uint64(row.gaps[level, slot])
     return at
 
 
