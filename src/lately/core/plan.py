@@ -13,7 +13,7 @@ from lately.core.arguments import check_choice, check_integer, check_probability
 from lately.core.durations import Duration, Window, arrivals
 
 Query = Literal["point", "inner"]
-Counter = Literal["wave", "exphist", "randwave", "exact"]
+Counter = Literal["wave", "exphist", "randwave", "exact", "shared"]
 
 #: The constant of the randomized wave: 36 is what its proof needs, 6 is what the paper measured with.
 SAMPLES = 6

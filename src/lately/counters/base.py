@@ -34,6 +34,18 @@ class Bounds(NamedTuple):
     high: Counts
 
 
+class Dithered(NamedTuple):
+    """For each cell asked: its count plus a remainder, which is evenly spread from 0 to ``remainder`` whatever the count.
+
+    ``value`` is that sum for the arrivals as they were counted. Merging may have moved them: the sum is in ``low..high``.
+    """
+
+    low: Counts
+    value: Counts
+    high: Counts
+    remainder: Counts
+
+
 class Part(ABC):
     """Something that a sketch over a window is made of: it moves, merges and is stored with the sketch."""
 
@@ -148,6 +160,18 @@ class CounterArray(Part):
         """
         bounds = self._since(cells, np.uint32(max(stamp, 1)))
         return _widened(bounds, *self.stretched) if self.height else bounds
+
+    def dithered_since(self, stamp: int, cells: Cells | None = None) -> "Dithered | None":
+        """What cells counted since a stamp, with the random remainder that the family leaves; None if it leaves none.
+
+        Parameters
+        ----------
+        stamp
+            The first stamp of the range.
+        cells
+            The cells to ask; by default all.
+        """
+        return None
 
     def all_since(self, stamp: int) -> Bounds:
         """``since`` for every cell: the plain Count-Min array that a range leaves."""

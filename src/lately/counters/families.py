@@ -11,7 +11,9 @@ from lately.counters.randwave import RandomizedWave
 from lately.counters.wave import Wave
 
 #: In the order of their numbers in stored bytes: append, never reorder.
-NAMES: tuple[Counter, ...] = ("wave", "exphist", "randwave", "exact")
+NAMES: tuple[Counter, ...] = ("wave", "exphist", "randwave", "exact", "shared")
+#: Those whose cells stand alone; the others need rows of cells, which sketches have.
+SINGLE: tuple[Counter, ...] = ("wave", "exphist", "randwave", "exact")
 
 _PLAIN: dict[str, Callable[[int, int, float], CounterArray]] = {"wave": Wave, "exphist": ExponentialHistogram, "exact": Exact}
 
@@ -24,7 +26,7 @@ def counter_array(
         check_word("salt", salt)
     if name == "randwave":
         return RandomizedWave(cells, span, eps, delta, samples, salt)
-    check_choice("counter", name, NAMES)
+    check_choice("counter", name, SINGLE)
     return _PLAIN[name](cells, span, eps)
 
 

@@ -23,12 +23,13 @@ from numpy.typing import NDArray
 from lately.core.codec import Reader, Writer
 from lately.core.plan import shared_capacity
 from lately.counters import shared_row as kernels
-from lately.counters.base import MAX_COUNT, MAX_STAMP, Bounds, Cells, CounterArray, Counts, Stamps
+from lately.counters.base import MAX_COUNT, MAX_STAMP, Bounds, Cells, CounterArray, Counts, Dithered, Stamps
 from lately.counters.shared_row import Row, room
 
 #: Slack is kept as the newest stamp at which it exceeded each of these: a quarter of an octave apart.
 _STEPS = np.unique(np.floor(2 ** (np.arange(4 * 63) / 4))).astype(np.int64)
-_32, _LOW = np.uint64(32), np.uint64(2**32 - 1)
+_1, _32, _LOW = np.uint64(1), np.uint64(32), np.uint64(2**32 - 1)
+_MOST_STAMPS = 4
 _FEW = 16  # from this many notes for each cell of a query, a table of those cells alone is faster
 
 
@@ -48,7 +49,6 @@ class Snapshot:
         self._array = array
         self.levels = np.array([kernels.finest(row.lost, self._since) for row in array.rows], np.int64)
         self.slack = array.slack_at(stamp)
-        self._multiples: NDArray[np.uint64] | None = None
 
     @property
     def spread(self) -> NDArray[np.float64]:
@@ -58,12 +58,8 @@ class Snapshot:
     def raw(self, cells: Cells) -> Bounds:
         """Bounds with unbiased estimates; an estimate is not clipped and may lie outside its bounds."""
         array = self._array
-        if self._multiples is None and _FEW * cells.size < sum(row.size for row in array.rows):
-            multiples = self._multiples_of(cells)
-        else:
-            multiples = self.multiples[cells]
         bounds = Bounds(*(np.empty(cells.size, np.int64) for _ in range(3)))
-        kernels.look_up(cells, multiples, array.n, array.numbering, self._rows, bounds)
+        kernels.look_up(cells, self._multiples_of(cells), array.n, array.numbering, self._rows, bounds)
         return bounds
 
     def raw_all(self) -> Bounds:
@@ -73,28 +69,41 @@ class Snapshot:
         kernels.bracket_all(self.multiples, array.n, array.numbering, self._rows, bounds)
         return bounds
 
-    def dithered_all(self) -> Counts:
-        """Every cell's count plus a random remainder, evenly spread from 0 up to, not including, 1 << level.
+    def dithered(self, cells: Cells | None = None) -> Dithered:
+        """The counts of cells, or of all, plus their remainders.
 
-        The remainder is what the cell's number had above a multiple of 1 << level where the range begins. Cells number
+        A remainder is what the cell's number had above a multiple of 1 << level where the range begins. Cells number
         their arrivals from random phases, so it is independent of the count. Merging moves counts by up to ``slack``.
         """
-        dithered = np.empty(self._array.cells, np.int64)
-        kernels.dithered_all(self.multiples, self._array.n, self._array.starts, self.levels, dithered)
-        return dithered
+        array = self._array
+        if cells is None:
+            rows, multiples, numbers = np.repeat(np.arange(len(array.rows)), np.diff(array.starts)), self.multiples, array.n
+        else:
+            rows = np.searchsorted(array.starts, cells, "right") - 1
+            multiples, numbers = self._multiples_of(cells), array.n[cells]
+        levels = self.levels[rows].astype(np.uint64)
+        remainder = ((_1 << levels) - _1).astype(np.int64)
+        value = (multiples << levels).astype(np.int64) + (numbers.astype(np.int64) & remainder)
+        slack = self.slack[rows]
+        return Dithered(value - slack, value, value + slack, remainder)
 
     @property
     def multiples(self) -> NDArray[np.uint64]:
         """How many multiples of 1 << level each cell passed."""
-        if self._multiples is None:
-            multiples = np.zeros(self._array.cells, np.uint64)
+        passed = self._array.passed.get(int(self._since))
+        if passed is None:
+            passed = np.zeros(self._array.cells, np.uint64)
             for row, level in zip(self._array.rows, self.levels, strict=True):
-                kernels.add_up(row.state, self._since, level, row.limits, multiples)
-            self._multiples = multiples
-        return self._multiples
+                kernels.add_up(row.state, self._since, level, row.limits, passed)
+            if len(self._array.passed) == _MOST_STAMPS:
+                self._array.passed.clear()
+            self._array.passed[int(self._since)] = passed
+        return passed
 
     def _multiples_of(self, cells: Cells) -> NDArray[np.uint64]:
-        """``multiples`` of these cells alone, in a table that stays in the processor's cache."""
+        """``multiples`` of these cells; of few cells alone, in a table that stays in the processor's cache."""
+        if int(self._since) in self._array.passed or _FEW * cells.size >= sum(row.size for row in self._array.rows):
+            return self.multiples[cells]
         size = 1 << max(2, (4 * cells.size).bit_length())
         keys, sums, places = np.full(size, kernels.NO_CELL), np.zeros(size, np.uint64), np.empty(cells.size, np.int64)
         kernels.place_all(cells, keys, places)
@@ -143,11 +152,18 @@ class SharedWave(CounterArray):
         #: The number of each cell's newest arrival. Where 32 bits run over, only how much a cell counted in all is forgotten,
         #: so they are enough until there are more than 32 levels. Merged cells keep all bits.
         self.n: NDArray[Any] = kernels.phases(cells, np.uint64(0)).astype(np.uint32)
-        self.until = np.zeros((len(starts), _STEPS.size), np.uint32)
+        #: The multiples that every cell passed since the stamps that were asked last, until the next arrival.
+        self.passed: dict[int, NDArray[np.uint64]] = {}
+        self.until = np.zeros((len(starts), 0), np.uint32)  # as many columns as there are steps, once merged
 
     @property
     def merge_error(self) -> float:
         return self.eps
+
+    @property
+    def error(self) -> float:
+        """The largest error of a value as a share of its row's arrivals, merges included."""
+        return (1 + 2 * self.height) * self.eps
 
     @property
     def nbytes(self) -> int:
@@ -175,6 +191,7 @@ class SharedWave(CounterArray):
             As in ``add``; by default every arrival counts once.
         """
         row, done = self.rows[index], 0
+        self.passed.clear()
         longest = 1 if counts is None else int(counts.max(initial=1))
         if counts is not None:
             row.with_runs(longest)
@@ -205,6 +222,7 @@ class SharedWave(CounterArray):
         return np.uint64(self.height), np.uint64(np.iinfo(self.n.dtype).max), np.array(overflowed)
 
     def rebase(self, shift: int) -> None:
+        self.passed.clear()
         for row in self.rows:
             row.rebase(shift)
         self.until = np.where(self.until > shift, self.until - np.uint32(min(shift, MAX_STAMP)), 0).astype(np.uint32)
@@ -224,6 +242,18 @@ class SharedWave(CounterArray):
     def all_since(self, stamp: int) -> Bounds:
         low, value, high = self.at(stamp).raw_all()
         return Bounds(low, np.clip(value, low, high), high)
+
+    def dithered_since(self, stamp: int, cells: Cells | None = None) -> Dithered:
+        """What cells counted since a stamp, with their remainders.
+
+        Parameters
+        ----------
+        stamp
+            The first stamp of the range.
+        cells
+            The cells to ask; by default all.
+        """
+        return self.at(stamp).dithered(cells)
 
     def since(self, cells: Cells, stamp: int) -> Bounds:
         low, value, high = self.at(stamp).raw(cells)
@@ -313,8 +343,8 @@ class SharedWave(CounterArray):
         oldest = min(self.span, now - 1)
         if self.height:
             ages = source.integers(-1, oldest)
-            source.check(ages.size == self.until.size, "a wrong number of slack stamps")
-            self.until = np.where(ages >= 0, now - ages, 0).astype(np.uint32).reshape(self.until.shape)
+            source.check(ages.size == len(self.rows) * _STEPS.size, "a wrong number of slack stamps")
+            self.until = np.where(ages >= 0, now - ages, 0).astype(np.uint32).reshape(len(self.rows), -1)
             source.check(bool((np.diff(self.until.astype(np.int64), axis=1) <= 0).all()), "slack stamps out of order")
             source.check(not self.until[:, 1:][:, _STEPS[:-1] > most].any(), "more slack than arrivals")
         for index, row in enumerate(self.rows):

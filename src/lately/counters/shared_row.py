@@ -570,15 +570,6 @@ def _most(n: Any, cell: Any, numbering: Any, row: Any) -> Any:
 
 
 @kernel
-def dithered_all(multiples: Any, n: Any, starts: Any, levels: Any, out: Any) -> None:
-    """Every cell's count plus what its number at the start of the range had above a multiple of 1 << level."""
-    for row in range(levels.size):
-        mask = (_ONE << np.uint64(levels[row])) - _ONE
-        for cell in range(starts[row], starts[row + 1]):
-            out[cell] = np.int64((np.uint64(multiples[cell]) << np.uint64(levels[row])) + (np.uint64(n[cell]) & mask))
-
-
-@kernel
 def as_weighted_arrivals(row: Any, live_from: Any, shift: Any, limits: Any, out: Any) -> int:
     """The row as weighted arrivals: each note represents its run at the finest level that was complete at its time."""
     cells, stamps, weights = out

@@ -22,8 +22,11 @@ from lately.core.estimate import Estimate
 from lately.core.key_types import KeyTypes
 from lately.core.keys import Keys, key_column
 from lately.core.plan import SAMPLES, Counter, Query, check_samples
+from lately.core.shared_sizes import merged_error, shared_size, total_error
 from lately.counters.base import CounterArray, Counts, Stamps
 from lately.counters.families import counter_array, starting_bytes
+from lately.counters.shared import SharedWave
+from lately.counters.wave import Wave
 from lately.ingest.shape import Shape, read_shape, window_and_lateness
 from lately.sketches.countmin import CountMin, without_collisions
 from lately.sketches.extracts import Extract, ExtractableSketch
@@ -45,12 +48,21 @@ class EcmShape(Shape):
 
     @property
     def eps_sw(self) -> float:
+        if self.counter == "shared":
+            return shared_size(self.eps, self.delta, self.merge_height).eps_sw
         return self.before_merges(plan.split(self.eps, self.query)[1])
 
     @property
     def size(self) -> tuple[int, int]:
         """(width, depth)."""
+        if self.counter == "shared":
+            return shared_size(self.eps, self.delta, self.merge_height)[:2]
         return plan.count_min_size(plan.split(self.eps, self.query)[0], plan.deltas(self.delta, self.counter)[0])
+
+    @property
+    def odds(self) -> float:
+        """With a probability of 1/odds, a cell holds more than odds/width of the other keys' arrivals."""
+        return shared_size(self.eps, self.delta, self.merge_height).odds if self.counter == "shared" else math.e
 
     def write(self, out: Writer) -> None:
         Shape.write(self, out)  # super() does not work in a dataclass with slots
@@ -143,7 +155,7 @@ class EcmSketch(WindowedCountMin[EcmShape], ExtractableSketch[EcmShape]):
         delta: float,
         tick: Duration | None = None,
         query: Query = "point",
-        counter: Counter = "wave",
+        counter: Counter | None = None,
         merge_height: int = 0,
         lateness: Duration | None = None,
         seed: int = DEFAULT_SEED,
@@ -151,7 +163,14 @@ class EcmSketch(WindowedCountMin[EcmShape], ExtractableSketch[EcmShape]):
         salt: int | None = None,
     ) -> None:
         plan.split(eps, query)
+        counter = counter or ("shared" if query == "point" else "wave")
         plan.deltas(delta, counter)
+        if counter == "shared" and query != "point":
+            raise ParameterError(
+                f"counter='shared' with query={query!r}: shared waves promise an error of counts, not of products (Theorem 2)",
+                remedy="give counter='wave' or 'exphist', or use a WindowedAmsSketch",
+            )
+        plan.premerge_error(eps, merge_height)
         check_samples(samples)
         shape = EcmShape(
             *window_and_lateness(window, tick, lateness),
@@ -178,7 +197,10 @@ class EcmSketch(WindowedCountMin[EcmShape], ExtractableSketch[EcmShape]):
 
     @property
     def error(self) -> float:
-        """The current error of the counters, after h levels of merging: (1 + eps_sw)^(h + 1) - 1; 0 if they are exact."""
+        """The current error of the counters, after h levels of merging: (1 + eps_sw)^(h + 1) - 1; 0 if they are exact.
+
+        Of shared waves, whose error is a share of the arrivals of a row: (1 + 2h)·eps_sw.
+        """
         return 0.0 if self.counter == "exact" else self._parts[0].error
 
     @classmethod
@@ -192,7 +214,7 @@ class EcmSketch(WindowedCountMin[EcmShape], ExtractableSketch[EcmShape]):
         )
 
     def _begin(self, shape: EcmShape, parts: Any) -> Self:
-        return self._begin_rows(shape.size, shape.seed, shape, parts)
+        return self._begin_rows(shape.size, shape.seed, shape, parts, shape.odds)
 
     def _count(self, keys: Keys, start: int, stamps: Stamps, counts: Counts | None) -> None:
         self._count_rows(keys, start, stamps, counts)
@@ -255,7 +277,7 @@ class EcmSketch(WindowedCountMin[EcmShape], ExtractableSketch[EcmShape]):
 
     def _extract_since(self, age: int) -> Extract:
         counts = SketchCells(self, (age, None))
-        return Extract(self.fingerprint, counts.cell_bounds(), counts.total_bounds(), np.empty(0))
+        return Extract(self.fingerprint, counts.cell_bounds(), counts.total_bounds(), sums=counts.dithered())
 
     def extract(self, last: Duration | None = None, between: tuple[Any, Any] | None = None) -> CountMin:
         """The plain Count-Min of a range: width·depth numbers, which add up over sites without any merge error.
@@ -271,6 +293,11 @@ class EcmSketch(WindowedCountMin[EcmShape], ExtractableSketch[EcmShape]):
             Two ages or times, the older first, such as ("2h", "1h"), instead of ``last``; None by default.
         """
         array, exact = self._parts[0], self.counter == "exact"
+        if self.counter == "shared":
+            raise QueryError(
+                "extract() states a relative error of each number, which the cells of shared waves do not have",
+                remedy="build the sketch with counter='wave', or ask in_range() of the sketch itself",
+            )
         if between is not None and not exact:
             raise QueryError(
                 "extract(between=…) cannot state a relative error", remedy="ask the sketch itself, or extract(last=…)"
@@ -340,6 +367,10 @@ def _check_comparable(shape: EcmShape, other: EcmShape) -> None:
 def _arrays(shape: EcmShape, salt: int | None) -> tuple[CounterArray, CounterArray]:
     """The cells, and one finer cell for the total."""
     _, delta_sw = plan.deltas(shape.delta, shape.counter)
+    if shape.counter == "shared":
+        width, depth = shape.size
+        rows = SharedWave(width * depth, shape.window.span, shape.eps_sw, range(0, width * depth, width))
+        return rows, Wave(1, shape.window.span, shape.before_merges(total_error(shape.eps)))
     cells = counter_array(
         shape.counter, math.prod(shape.size), shape.window.span, shape.eps_sw, delta=delta_sw, samples=shape.samples, salt=salt
     )
@@ -348,7 +379,9 @@ def _arrays(shape: EcmShape, salt: int | None) -> tuple[CounterArray, CounterArr
 
 
 def _merged_eps(options: Options) -> float:
-    """The eps of sketches that are merged in one step: ``plan.merged_error`` of the counters, by the theorem for the query."""
+    """The eps of sketches that are merged in one step: the error of their counters then, by the theorem for the query."""
+    if options.get("counter") in (None, "shared") and options.get("query", "point") == "point":
+        return round(merged_error(float(options["eps"]), float(options["delta"]), 1), 6)
     eps_cm, eps_sw = plan.split(float(options["eps"]), options.get("query", "point"))
     counters = 1 + plan.merged_error(eps_sw, 1)
     factor = counters if options.get("query", "point") == "point" else counters**2

@@ -11,7 +11,7 @@ sites depends on its phase alone and lies within the sum of the sites' spreads, 
 import zlib
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -53,6 +53,8 @@ class Extract:
         For each row of a tree, how far apart two values that one cell may be given can lie; empty for other sketches.
     candidates
         The keys that could be heavy, of a TopK; None for other sketches.
+    sums
+        The counts of all cells plus their random remainders, of an EcmSketch or TopK of shared waves; None for others.
 
     >>> from lately import EcmSketch
     >>> sites = [EcmSketch(window=100, eps=0.1, delta=0.1) for _ in range(2)]
@@ -66,8 +68,9 @@ class Extract:
     fingerprint: int
     cells: Bounds
     total: Bounds
-    spread: Floats
+    spread: Floats = field(default_factory=lambda: np.empty(0))
     candidates: CandidateSet | None = None
+    sums: Bounds | None = None
 
     # -- what views read ---------------------------------------------------------------------------------------------------
 
@@ -78,6 +81,10 @@ class Extract:
     def cell_bounds(self, cells: Cells | None = None) -> Bounds:
         """Bounds of these cells, or of all."""
         return self.cells if cells is None else Bounds(*(part[cells] for part in self.cells))
+
+    def dithered(self, cells: Cells | None = None) -> Bounds | None:
+        """The counts of these cells, or of all, plus random remainders; None where counters leave none."""
+        return self.sums if self.sums is None or cells is None else Bounds(*(part[cells] for part in self.sums))
 
     def raw(self, cells: Cells) -> Bounds:
         """Bounds of these cells, as a tree reads them: values are right on average and may lie outside of the bounds."""
@@ -105,6 +112,12 @@ class Extract:
             out.deltas(value - low)
             out.deltas(high - value)
         out.f64s(self.spread)
+        out.u8(self.sums is not None)
+        if self.sums is not None:
+            low, value, high = self.sums
+            out.deltas(value - self.cells.high)
+            out.deltas(value - low)
+            out.deltas(high - value)
         out.u8(self.candidates is not None)
         if self.candidates is not None:
             order = np.argsort(self.candidates.hashes)
@@ -123,14 +136,18 @@ class Extract:
             value = source.integers(-MAX_COUNT, 2 * MAX_COUNT)
             below, above = source.deltas(value.size), source.deltas(value.size)
             parts.append(Bounds(value - below, value, value + above))
-        spread, candidates = source.f64s(), None
+        spread, candidates, sums = source.f64s(), None, None
+        if source.choice(0, 1):
+            size = parts[0].value.size
+            value = parts[0].high + source.deltas(size)
+            sums = Bounds(value - source.deltas(size), value, value + source.deltas(size))
         if source.choice(0, 1):
             keys = read_column(source)
             least, most = source.integers(0, MAX_COUNT), source.integers(0, MAX_COUNT)
             missed = source.within(source.u64(), 0, MAX_COUNT)
             candidates = CandidateSet(all_hashes(keys), np.arange(len(keys)), least, most, keys, missed)
         source.finish()
-        return cls(fingerprint, parts[0], parts[1], spread, candidates)
+        return cls(fingerprint, parts[0], parts[1], spread, candidates, sums)
 
 
 class ExtractSum:
@@ -154,7 +171,8 @@ class ExtractSum:
         """Add an extract, which is not changed."""
         if self._sum is None:
             cells, total = (Bounds(*(part.copy() for part in bounds)) for bounds in (extract.cells, extract.total))
-            self._sum = Extract(extract.fingerprint, cells, total, extract.spread.copy(), None)
+            sums = None if extract.sums is None else Bounds(*(part.copy() for part in extract.sums))
+            self._sum = Extract(extract.fingerprint, cells, total, extract.spread.copy(), None, sums)
         elif extract.fingerprint != self._sum.fingerprint:
             raise MergeError("extracts of sketches that were not built alike", remedy="give all sites the same options")
         else:
@@ -264,7 +282,7 @@ def view_of(sketch: Any, extract: Extract) -> Any:
 
 
 def _arrays(extract: Extract) -> tuple[NDArray[Any], ...]:
-    return (*extract.cells, *extract.total, extract.spread)
+    return (*extract.cells, *extract.total, extract.spread, *(extract.sums or ()))
 
 
 def _united(lists: Sequence[CandidateSet]) -> CandidateSet:

@@ -7,7 +7,9 @@ view_of(sketch, extract) ──> counts in the extract ────────�
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,9 +18,10 @@ from numpy.typing import NDArray
 from lately.core.estimate import Estimate, Estimates
 from lately.core.key_types import KeyTypes, check_key_types
 from lately.core.keys import Hashes, Keys, all_hashes, key_column, one_key
-from lately.counters.base import Bounds, Cells
+from lately.counters.base import Bounds, Cells, Counts
 from lately.sketches.countmin import minima, without_collisions
 from lately.sketches.hashing import cells_of
+from lately.sketches.noise import CollisionNoise
 
 
 class CellCounts(Protocol):
@@ -29,6 +32,9 @@ class CellCounts(Protocol):
 
     def cell_bounds(self, cells: Cells | None = None) -> Bounds:
         """Bounds of these cells, or of all."""
+
+    def dithered(self, cells: Cells | None = None) -> Bounds | None:
+        """The counts of these cells, or of all, plus random remainders; None where counters leave none."""
 
 
 class RangeView(ABC):
@@ -113,20 +119,44 @@ class CountMinView(RangeView):
 
         The keys must have been chosen without a look at the cells: those that stand out there are those with most collisions.
         """
-        rows = self._rows
-        width = int(rows.width)
-        if hashes.size * rows.depth < width:  # few keys: read only their cells
-            cells = cells_of(hashes, rows.words, width)
-            bounds = self.cell_bounds(cells.reshape(-1))
-            low, value, high = (part.reshape(cells.shape).min(axis=0) for part in bounds)
-        else:
-            table = np.stack(self.cell_bounds(), axis=1)
-            smallest = np.empty((hashes.size, 3), np.int64)
-            minima(hashes, rows.words, rows.width, table, smallest)
-            low, value, high = smallest.T
+        noise = self._noise
+        margin = None if noise is None else noise.margin(self.delta / max(together, 1))
+
+        def read(cells: Cells | None) -> tuple[Counts, Counts, Counts]:
+            bounds, dithered = self.cell_bounds(cells), self._counts.dithered(cells)
+            if dithered is None:
+                return bounds
+            return bounds.low if margin is None else dithered.low, dithered.value, bounds.high
+
+        least, smallest, high = self._smallest(hashes, read)
         total = self.total_bounds().high[0]  # certain: no key can have more
         high = np.minimum(high, total)
-        value = np.minimum(value, high)
-        odds = rows.odds * together ** (1 / rows.depth)  # so that all rows exceed it with probability delta/together
-        likely = np.ceil(without_collisions(low, total, width, odds) * (1 - 1e-12)).astype(np.int64)
-        return Bounds(np.minimum(likely, value), value, high)
+        if margin is None:
+            rows = self._rows
+            odds = rows.odds * together ** (1 / rows.depth)  # so that all rows exceed it with probability delta/together
+            likely = np.ceil(without_collisions(least, total, int(rows.width), odds) * (1 - 1e-12)).astype(np.int64)
+        else:
+            likely = np.maximum(least - margin, 0)
+        value = np.minimum(smallest if noise is None else noise.estimates(smallest), high)
+        low = np.minimum(likely, high if noise is not None else value)
+        return Bounds(low, np.maximum(value, low), high)
+
+    def _smallest(self, hashes: Hashes, read: Callable[[Cells | None], tuple[Counts, Counts, Counts]]) -> tuple[Counts, ...]:
+        """The smallest of each key's cells, in three columns that ``read`` gives for some cells or for all."""
+        words, width = self._rows.words, self._rows.width
+        if hashes.size * self._rows.depth < width:  # few keys: read only their cells
+            cells = cells_of(hashes, words, int(width))
+            return tuple(part.reshape(cells.shape).min(axis=0) for part in read(cells.reshape(-1)))
+        smallest = np.empty((hashes.size, 3), np.int64)
+        minima(hashes, words, width, np.stack(read(None), axis=1), smallest)
+        return tuple(smallest.T)
+
+    @cached_property
+    def _noise(self) -> CollisionNoise | None:
+        """The noise of the range's cells; None where the counters leave it to the theorem."""
+        dithered = self._counts.dithered()
+        if dithered is None:
+            return None
+        shape = self._rows.depth, int(self._rows.width)
+        cells, most = dithered.value.reshape(shape), dithered.high.reshape(shape)
+        return CollisionNoise(cells, cells if (cells == most).all() else most)

@@ -318,7 +318,8 @@ class TopK(WindowedCountMin[TopKShape], ExtractableSketch[TopKShape], Moments):
 
     def _extract_since(self, age: int) -> Extract:
         counts = _SketchCellsAndLists(self, (age, None))
-        return Extract(self.fingerprint, counts.cell_bounds(), counts.total_bounds(), np.empty(0), counts.candidate_set())
+        bounds, candidates = (counts.cell_bounds(), counts.total_bounds()), counts.candidate_set()
+        return Extract(self.fingerprint, *bounds, candidates=candidates, sums=counts.dithered())
 
     def _candidates_in_range(self, ages: tuple[int, int | None]) -> CandidateSet:
         """The keys that could be heavy in a range."""

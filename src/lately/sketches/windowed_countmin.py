@@ -12,7 +12,7 @@ from lately.core.durations import Duration
 from lately.core.estimate import Estimate, Estimates
 from lately.core.key_types import NO_KEYS, KeyTypes, types_of_keys, union
 from lately.core.keys import SEED, Hashes, Keys, key_column
-from lately.counters.base import Bounds, Cells, CounterArray, Counts, Part, Stamps
+from lately.counters.base import MAX_STAMP, Bounds, Cells, CounterArray, Counts, Part, Stamps
 from lately.ingest.merging import inputs_of
 from lately.ingest.shape import WindowShape
 from lately.sketches.hashing import cells_of, coefficients, row_cells
@@ -44,6 +44,10 @@ class SketchCells:
 
     def cell_bounds(self, cells: Cells | None = None) -> Bounds:
         return self._sketch._cells_in_range(cells, self.ages, self._now)
+
+
+    def dithered(self, cells: Cells | None = None) -> Bounds | None:
+        return self._sketch._dithered_in_range(cells, self.ages, self._now)
 
 
 class WindowedCountMin(WindowedSketch[S]):
@@ -189,6 +193,33 @@ class WindowedCountMin(WindowedSketch[S]):
             return table if cells is None else table[cells]
 
         return self._bounds(self._array, cells, buffered, ages, now)
+
+    def _dithered_in_range(self, cells: Cells | None, ages: tuple[int, int | None], now: int | None = None) -> Bounds | None:
+        """The counts of these cells, or of all, plus their remainders at the start of the range; None if there are none.
+
+        At the end of a range in the past there is a remainder too, which is not independent of the count: all of it goes into
+        the bounds.
+        """
+        instant = now if now is not None else self._now
+        older, newer = ages
+        start = self._array.dithered_since(MAX_STAMP if instant is None else self._stamp_at(older, instant), cells)
+        if start is None:
+            return None
+        if instant is None:
+            return Bounds(*(np.zeros_like(part) for part in start[:3]))
+        bounds = Bounds(*start[:3])
+        if newer is not None:
+            end = self._array.dithered_since(self._stamp_at(newer, instant), cells)
+            assert end is not None
+            bounds = Bounds(
+                start.low - end.high, start.value - end.value + end.remainder, start.high - end.low + end.remainder
+            )
+        if self._reorder_buffer.ticks.size:
+            held = self._buffered_by_cell(self._tick_at(older, instant))
+            if newer is not None:
+                held = held - self._buffered_by_cell(self._tick_at(newer, instant))
+            bounds = Bounds(*(part + (held if cells is None else held[cells]) for part in bounds))
+        return bounds
 
     def _buffered_by_cell(self, tick: int) -> Counts:
         """What the reorder buffer holds since a tick, by cell."""
