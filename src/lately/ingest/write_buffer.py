@@ -13,19 +13,25 @@ with the whole state. Whatever reads or changes state asks the instance in front
 counts the rows and brings the state back (``Windowed.__getattr__``), so that nobody can forget to.
 """
 
+from itertools import groupby
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lately.core.columns import Ints
+from lately.core.keys import Keys
 from lately.core.plain_values import plain_count, plain_ticks
-from lately.counters.base import MAX_COUNT
+from lately.counters.base import MAX_COUNT, Counts
 
 if TYPE_CHECKING:
     from lately.ingest.windowed import Windowed
 
 #: How many rows may wait: as many as take about as much memory as the state, within these bounds.
 _FEWEST_ROWS, _MOST_ROWS, _ROW_BYTES = 16, 4096, 256
+
+#: A key, a tick, and a count or None.
+Row = tuple[Any, int, int | None]
 
 
 class WriteBuffer:
@@ -45,7 +51,7 @@ class WriteBuffer:
         self._tick_of = None if behind.window.kind == "arrivals" else plain_ticks(behind.window)
         self._lateness = behind._lateness
         self._now, self._arrived = behind._now, behind._arrived
-        self._rows: list[tuple[Any, int, int]] = []
+        self._rows: list[Row] = []
         self._room = _FEWEST_ROWS
         self._late, self._key_kinds = 0, set[type]()  # how many of the waiting were late, and the types of their keys
 
@@ -73,7 +79,7 @@ class WriteBuffer:
             self._late += weight
             self._key_kinds.add(type(key))
             return True
-        self._rows.append((key, tick, weight))
+        self._rows.append((key, tick, None if count is None else weight))
         if now is None or tick > now:
             self._now = tick
         self._arrived += weight
@@ -85,15 +91,22 @@ class WriteBuffer:
     def count_rows(self) -> None:
         """Have the instance behind count all rows, in the order in which they came."""
         behind, rows, late, kinds = self.behind, self._rows, self._late, self._key_kinds
-        if rows:
-            keys, ticks, counts = zip(*rows, strict=True)
-            kinds = kinds.union(map(type, keys))
-            column, order = behind._column_of(list(keys)), np.array(ticks, np.int64)
-            weights = None if set(counts) == {1} else np.array(counts, np.int64)
+        kinds = kinds.union(type(row[0]) for row in rows)
+        # Randomized waves draw otherwise for an arrival that is given a count of 1 than for one that is given none.
+        batches = [self._batch(list(run), weighted) for weighted, run in groupby(rows, _has_count)]
         # What could fail for lack of memory is done. From here on no row is counted twice, whatever happens.
         self._rows, self._late, self._key_kinds = [], 0, set()
-        if rows:
-            behind._count_checked(column, order, weights)
+        for batch in batches:
+            behind._count_checked(*batch)
         behind._late = min(behind._late + late, MAX_COUNT)
         behind._note_key_types(frozenset(kinds))
         self._now, self._arrived = behind._now, behind._arrived
+
+    def _batch(self, rows: list[Row], weighted: bool) -> tuple[Keys, Ints, Counts | None]:
+        """Rows as columns: their keys, ticks and counts."""
+        keys, ticks, counts = zip(*rows, strict=True)
+        return self.behind._column_of(list(keys)), np.array(ticks, np.int64), np.array(counts, np.int64) if weighted else None
+
+
+def _has_count(row: Row) -> bool:
+    return row[2] is not None
