@@ -83,10 +83,10 @@ def plain_column(keys: list[Any]) -> Keys:
     if len(kinds) == 1:
         return _COLUMNS[kinds.pop()](keys)
     parts, rows, start = [], np.empty(len(keys), np.int64), 0
-    for kind, column in _COLUMNS.items():
+    for kind, as_column in _COLUMNS.items():
         places = [place for place, key in enumerate(keys) if type(key) is kind]
         if places:
-            parts.append(column([keys[place] for place in places]))
+            parts.append(as_column([keys[place] for place in places]))
             rows[places] = np.arange(start, start + len(places))
             start += len(places)
     column = JoinedKeys(parts)
