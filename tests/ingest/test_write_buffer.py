@@ -1,7 +1,9 @@
-"""Single arrivals wait and are counted together. Beside each sketch runs one that counts every call at once: no difference shows."""
+"""Single arrivals wait and are counted together. Beside each sketch runs one that counts every call at once.
+
+No call may give another result than its twin's, and the bytes at the end must be the same.
+"""
 
 import copy
-import gc
 import pickle
 import threading
 from datetime import UTC, datetime, timedelta
@@ -14,7 +16,7 @@ from hypothesis import strategies as st
 
 import lately as lt
 from lately.counters.base import MAX_COUNT
-from lately.ingest import write_buffer
+from lately.ingest.write_buffer import WriteBuffer
 
 SIZE = {"eps": 0.3, "delta": 0.3}
 WINDOWS = {"integer": {"window": 60}, "late": {"window": 60, "lateness": 15}, "arrivals": {"window": lt.arrivals(60)}}
@@ -41,9 +43,9 @@ def _at_once(build):
     return type(f"AtOnce{build.__name__}", (build,), {"_add_waiting": lambda self, key, time, count: False})
 
 
-def _twin_of(sketch, like):
-    """A sketch that was made of another one, for example by reading its bytes, without a write buffer from now on."""
-    sketch.__class__ = type(like)
+def _of_class(kind, sketch):
+    """A sketch that was read from bytes, as one of the class that it was written by."""
+    sketch.__class__ = kind
     return sketch
 
 
@@ -68,7 +70,9 @@ for _name, _window in WINDOWS.items():
         lt.TopK, {"k": 2} | SIZE | _window, ask=[lambda s: s.top(), lambda s: s.top(1, last=9), lambda s: s.count("3")]
     )
     KINDS[f"WindowedAms-{_name}"] = Kind(
-        lt.WindowedAmsSketch, {"eps": 0.8, "delta": 0.3} | _window, ask=[lambda s: s.self_join(), lambda s: s.range_sum(["a", 3])]
+        lt.WindowedAmsSketch,
+        {"eps": 0.8, "delta": 0.3} | _window,
+        ask=[lambda s: s.self_join(), lambda s: s.range_sum(["a", 3])],
     )
     KINDS[f"Dyadic-{_name}"] = Kind(
         lt.Dyadic, {"universe": 10} | SIZE | _window, st.integers(0, 9), [lambda s: s.count_range(2, 5), lambda s: s.count(3)]
@@ -83,7 +87,9 @@ for _name, _window in WINDOWS.items():
         KINDS[f"{_class.__name__}-{_name}"] = Kind(_class, SIZE | _window, ask=[lambda s: s.count("a"), lambda s: s.cells()])
 KINDS["EcmSketch-randwave"] = Kind(lt.EcmSketch, SIZE | {"window": 60, "counter": "randwave"}, ask=[lambda s: s.count("a")])
 _DATES = {"window": "1m", "lateness": "15s"}
-KINDS["TopK-dates"] = Kind(lt.TopK, {"phi": 0.4} | SIZE | _DATES, ask=[lambda s: s.heavy_hitters(), lambda s: s.count("a", "9s")])
+KINDS["TopK-dates"] = Kind(
+    lt.TopK, {"phi": 0.4} | SIZE | _DATES, ask=[lambda s: s.heavy_hitters(), lambda s: s.count("a", last="9s")]
+)
 KINDS["WindowCounter-dates"] = Kind(lt.WindowCounter, {"eps": 0.3} | _DATES, ask=[lambda c: c.count(last="30s")])
 
 every = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
@@ -179,7 +185,7 @@ def _advance(kind, data, now, buffered, plain):
 
 def _copy(kind, data, now, buffered, plain):
     way = data.draw(st.sampled_from([lambda s: s.copy(), copy.copy, copy.deepcopy, lambda s: pickle.loads(pickle.dumps(s))]))
-    twins = way(buffered), _twin_of(way(plain), plain)
+    twins = way(buffered), _of_class(type(plain), way(plain))
     if data.draw(st.booleans()):
         _singles(kind, data, now, *twins)  # the copy counts on, and what was copied does not change
         return now, buffered, plain
@@ -206,3 +212,201 @@ def _merge(kind, data, now, buffered, plain):
 
 
 STEPS = [_singles, _singles, _singles, _batch, _bad_input, _question, _advance, _copy, _merge]
+
+
+# -- what waits, and for how long --------------------------------------------------------------------------------------
+
+
+def _waiting(sketch):
+    """How many rows wait in front of a sketch, without counting them."""
+    buffer = vars(sketch).get("_write_buffer")
+    return None if buffer is None else len(buffer._rows)
+
+
+def _top(build=lt.TopK, **options):
+    return build(**({"k": 3, "window": 1000, "eps": 0.01, "delta": 0.1} | options))
+
+
+@every
+def test_plain_rows_wait_and_others_do_not(kind):
+    sketch, _ = kind.pair()
+    key = {lt.Dyadic: 3, lt.Quantiles: 2.5}.get(kind.build, "a")
+    for row in range(1, 10):
+        _feed(sketch, key, _times(kind, 100)[0], None)
+        assert _waiting(sketch) == row
+    _feed(sketch, [key], None if _times(kind, 100)[0] is None else [_times(kind, 100)[0]], [1])
+    assert _waiting(sketch) is None
+    total = sketch.count() if isinstance(sketch, lt.WindowCounter) else sketch.total()
+    assert 10 in total
+
+
+@pytest.mark.parametrize("key", ["k", b"k", 3, np.int64(3), np.str_("k")])
+@pytest.mark.parametrize("count", [None, 0, 3, np.int64(3)])
+def test_keys_and_counts_of_plain_types_wait(key, count):
+    sketch = _top()
+    sketch.update(key, 5, count)
+    assert _waiting(sketch) == 1
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda s: s.now, lambda s: s.late, lambda s: s.nbytes, lambda s: s.window, lambda s: s.merges, lambda s: s.to_bytes(),
+        lambda s: s.copy(), lambda s: s.advance(5), lambda s: s.total(), lambda s: s.in_range(), lambda s: repr(s),
+        lambda s: s | _top(), lambda s: _top() | s, lambda s: lt.merge([_top(), s]), lambda s: pickle.dumps(s),
+        lambda s: s.update(["b"], [5]), lambda s: s.update(("b", 1), 5), lambda s: hasattr(s, "no_such_attribute"),
+    ],
+)  # fmt: skip
+def test_whatever_reads_or_changes_the_state_counts_what_waits(read):
+    sketch = _top()
+    sketch.update("a", 5)
+    assert _waiting(sketch) == 1
+    read(sketch)
+    assert _waiting(sketch) is None
+    assert sketch.count("a").value == 1
+
+
+def test_errors_are_those_of_the_call_that_gave_the_bad_value():
+    sketch = _top()
+    for row in (("a", "soon"), ("a", None), ("a", 1.5), ("a", 5, -1), (1.5, 5), ("\ud800", 5), ("a", 5, 2**63), (None, 5)):
+        sketch.update("a", 4)
+        with pytest.raises(lt.InputError):
+            sketch.update(*row)
+    assert (sketch.total().value, sketch.now, sketch.late) == (8, 4, 0)
+
+
+def test_more_than_the_largest_number_of_arrivals_is_refused_by_the_call_that_exceeds_it():
+    sketch = _top()
+    sketch.update("a", 5, MAX_COUNT - 2)
+    sketch.update("a", 5)
+    sketch.update("a", 5)
+    assert _waiting(sketch) == 3
+    with pytest.raises(lt.InputError, match=r"more than 2\*\*62"):
+        sketch.update("b", 6)
+    assert sketch.count("a").high >= MAX_COUNT
+    assert sketch.now == 5
+
+
+def test_late_rows_are_late_where_they_came():
+    """Row by row, 8 is late after 20 with a lateness of 10; as a batch, 8, 20 and 12 are all in time."""
+    one, batch = _top(lateness=10), _top(lateness=10)
+    for time in (20, 8, 12):
+        one.update("a", time)
+    batch.update(["a"] * 3, [20, 8, 12])
+    assert (one.late, one.total().value) == (1, 2)
+    assert (batch.late, batch.total().value) == (0, 3)
+    assert one.count("a", last=9).value == 2
+
+
+def test_a_late_key_makes_its_type_known():
+    sketch = _top()
+    sketch.update(3, 20)
+    sketch.update("a", 5)
+    assert (sketch.count("3").value, sketch.late) == (0, 1)
+    integers = _top()
+    integers.update(3, 20)
+    with pytest.raises(lt.InputError, match="ask for 3"):
+        integers.count("3")
+
+
+def test_few_rows_wait_and_no_more_than_the_state_takes():
+    for sketch in (_top(), lt.WindowCounter(window=1000, eps=0.1), _top(eps=0.3)):
+        most = 0
+        for time in range(30_000):
+            _feed(sketch, f"{time % 7000:0>250}", time, None)
+            most = max(most, _waiting(sketch))
+        assert most <= 4096
+        assert most <= max(16, sketch.nbytes // 256)
+    sketch.update("x" * 257, time)
+    assert _waiting(sketch) is None
+
+
+@pytest.mark.parametrize("rows", [1, 10])
+def test_rows_that_could_not_be_read_as_columns_wait_on(rows):
+    class Short(lt.TopK):
+        """Runs out of memory once."""
+
+        short = True
+
+        def _column_of(self, keys):
+            if Short.short:
+                Short.short = False
+                raise MemoryError
+            return super()._column_of(keys)
+
+    sketch = _top(Short)
+    for _ in range(rows):
+        sketch.update("a", 5)
+    with pytest.raises(MemoryError):
+        sketch.total()
+    assert _waiting(sketch) == rows
+    sketch.update("b", 4)
+    assert (sketch.total().value, sketch.late) == (rows, 1)
+
+
+def test_no_row_is_counted_twice_if_counting_is_interrupted():
+    class Interrupted(lt.TopK):
+        """Ctrl-C after counting, once."""
+
+        interrupted = False
+
+        def _count_checked(self, *batch):
+            super()._count_checked(*batch)
+            if not Interrupted.interrupted:
+                Interrupted.interrupted = True
+                raise KeyboardInterrupt
+
+    sketch = _top(Interrupted)
+    for _ in range(3):
+        sketch.update("a", 5)
+    with pytest.raises(KeyboardInterrupt):
+        sketch.total()
+    sketch.update("a", 6)
+    assert (sketch.total().value, sketch.now) == (4, 6)
+
+
+def test_threads_that_read_at_once_count_what_waits_once():
+    class Slow(lt.TopK):
+        """Lets the other threads in while it counts."""
+
+        def _count_checked(self, *batch):
+            counting.wait(timeout=0.05)
+            super()._count_checked(*batch)
+
+    counting = threading.Event()
+    for time in range(5):
+        sketch, totals, start = _top(Slow), [], threading.Barrier(6)
+        for _ in range(10):
+            sketch.update("a", time)
+
+        def ask(sketch=sketch, totals=totals, start=start):
+            start.wait()
+            totals.append(sketch.total().value)
+
+        threads = [threading.Thread(target=ask) for _ in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert totals == [10] * 6
+
+
+def test_a_view_of_a_range_sees_rows_that_come_later_as_it_sees_batches():
+    waiting, at_once = _top(), _top()
+    for sketch in (waiting, at_once):
+        sketch.update(["a"], [5])
+    views = waiting.in_range(last=50), at_once.in_range(last=50)
+    waiting.update("a", 20)
+    at_once.update(["a"], [20])
+    assert [view.count("a") for view in views] == [at_once.count("a")] * 2
+
+
+def test_a_row_takes_no_buffer_that_it_cannot_use():
+    """Rows that must be read as columns are not slowed down by state that is put aside for them."""
+    sketch = _top()
+    state = vars(sketch)
+    sketch.update("a", [5])
+    with pytest.raises(lt.InputError):
+        sketch.update("a", "soon")
+    assert vars(sketch) is state
+    assert isinstance(state["_write_buffer"], WriteBuffer | None)
