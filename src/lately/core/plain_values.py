@@ -7,6 +7,7 @@ return None, and the caller must have it read, or refused, as a column. What the
 import math
 from collections.abc import Callable
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ import numpy as np
 from lately.core.columns import Ints
 from lately.core.durations import Window
 from lately.core.joined import JoinedKeys
-from lately.core.keys import HashedKeys, IntegerKeys, Keys, TextKeys, all_hashes
+from lately.core.keys import HashedKeys, IntegerKeys, Keys, TextKeys, all_hashes, key_column
 from lately.core.times import EPOCH, FAR, FIRST_SECOND, LAST_SECOND
 
 #: Longer keys are not plain, so that a list of plain ones has a bounded size.
@@ -79,6 +80,8 @@ def plain_column(keys: list[Any]) -> Keys:
     >>> column.pick(np.array([3, 1, 2]))
     ['d', 3, b'c']
     """
+    if len(keys) == 1:
+        return key_column(keys[0])
     kinds = set(map(type, keys))
     if len(kinds) == 1:
         return _COLUMNS[kinds.pop()](keys)
@@ -141,6 +144,7 @@ def _offsets(keys: list[Any]) -> Ints:
     return offsets
 
 
+@lru_cache(maxsize=64)  # a buffer is made whenever rows come after a question
 def _integer_ticks(unit: int) -> Callable[[Any], int | None]:
     def tick_of(time: Any) -> int | None:
         if type(time) is not int:
@@ -152,6 +156,7 @@ def _integer_ticks(unit: int) -> Callable[[Any], int | None]:
     return tick_of
 
 
+@lru_cache(maxsize=64)
 def _time_ticks(unit: int) -> Callable[[Any], int | None]:
     """For windows whose ticks are ``unit`` nanoseconds long."""
 

@@ -53,7 +53,7 @@ class WriteBuffer:
         self._now, self._arrived = behind._now, behind._arrived
         self._rows: list[Row] = []
         self._room = _FEWEST_ROWS
-        self._late, self._key_kinds = 0, set[type]()  # how many of the waiting were late, and the types of their keys
+        self._late, self._key_kinds = 0, set[type]()  # how many were late, and the types of keys, late ones included
 
     def add(self, key: Any, time: Any, count: Any) -> bool:
         """Take one arrival, unless its time or count must be read, or refused, as a column: then nothing has changed.
@@ -90,10 +90,9 @@ class WriteBuffer:
 
     def count_rows(self) -> None:
         """Have the instance behind count all rows, in the order in which they came."""
-        behind, rows, late, kinds = self.behind, self._rows, self._late, self._key_kinds
-        kinds = kinds.union(type(row[0]) for row in rows)
+        behind, late, kinds = self.behind, self._late, self._key_kinds
         # Randomized waves draw otherwise for an arrival that is given a count of 1 than for one that is given none.
-        batches = [self._batch(list(run), weighted) for weighted, run in groupby(rows, _has_count)]
+        batches = [self._batch(list(run), weighted) for weighted, run in groupby(self._rows, _has_count)]
         # What could fail for lack of memory is done. From here on no row is counted twice, whatever happens.
         self._rows, self._late, self._key_kinds = [], 0, set()
         for batch in batches:
@@ -105,6 +104,7 @@ class WriteBuffer:
     def _batch(self, rows: list[Row], weighted: bool) -> tuple[Keys, Ints, Counts | None]:
         """Rows as columns: their keys, ticks and counts."""
         keys, ticks, counts = zip(*rows, strict=True)
+        self._key_kinds.update(map(type, keys))
         return self.behind._column_of(list(keys)), np.array(ticks, np.int64), np.array(counts, np.int64) if weighted else None
 
 
