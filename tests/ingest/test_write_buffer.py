@@ -401,6 +401,16 @@ def test_a_view_of_a_range_sees_rows_that_come_later_as_it_sees_batches():
     assert [view.count("a") for view in views] == [at_once.count("a")] * 2
 
 
+def test_attributes_that_users_set_stay():
+    sketch = _top()
+    sketch.name = "before"
+    sketch.update("a", 5)
+    sketch.site = "while a row waits"
+    assert _waiting(sketch) == 1
+    sketch.update("a", 6)
+    assert (sketch.total().value, sketch.name, sketch.site) == (2, "before", "while a row waits")
+
+
 def test_a_row_takes_no_buffer_that_it_cannot_use():
     """Rows that must be read as columns are not slowed down by state that is put aside for them."""
     sketch = _top()

@@ -204,7 +204,8 @@ class Windowed(Mergeable[S]):
             with buffer.lock:
                 if self.__dict__.get("_write_buffer") is buffer:  # else another thread was faster
                     buffer.count_rows()
-                    self.__dict__ = buffer.behind.__dict__
+                    set_since = {name: value for name, value in self.__dict__.items() if name != "_write_buffer"}
+                    self.__dict__ = buffer.behind.__dict__ | set_since
             return getattr(self, name)
 
     # -- ranges --------------------------------------------------------------------------------------------------------
