@@ -27,7 +27,7 @@ from lately.counters.base import MAX_COUNT, Counts
 if TYPE_CHECKING:
     from lately.ingest.windowed import Windowed
 
-#: How many rows may wait: as many as take about as much memory as the state, within these bounds.
+#: How many rows may wait: as many as take about as much memory as the state when it was last looked at, within these bounds.
 _FEWEST_ROWS, _MOST_ROWS, _ROW_BYTES = 16, 4096, 256
 
 #: A key, a tick, and a count or None.
@@ -79,13 +79,13 @@ class WriteBuffer:
             self._late += weight
             self._key_kinds.add(type(key))
             return True
+        if len(self._rows) >= self._room:  # before the row is taken: if this fails, the caller may try again
+            self.count_rows()
+            self._room = min(max(self.behind.nbytes // _ROW_BYTES, _FEWEST_ROWS), _MOST_ROWS)
         self._rows.append((key, tick, None if count is None else weight))
         if now is None or tick > now:
             self._now = tick
         self._arrived += weight
-        if len(self._rows) >= self._room:
-            self.count_rows()
-            self._room = min(max(self.behind.nbytes // _ROW_BYTES, _FEWEST_ROWS), _MOST_ROWS)
         return True
 
     def count_rows(self) -> None:
