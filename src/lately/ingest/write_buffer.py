@@ -1,7 +1,7 @@
 """Arrivals that come one at a time wait here, in front of the counter or sketch that counts them together.
 
     update("k", t) ──> plain? late? ──> row ──┐
-                                              ├──> counted when there are many, or somebody asks
+                                              ├──> counted when there are many, or a question comes
     update("k", t) ──> plain? late? ──> row ──┘
 
 A state does not depend on how a stream was cut into batches, so a batch of such rows leaves what counting each of them would
@@ -10,7 +10,7 @@ reason that lies in the data.
 
 While arrivals wait, the instance in front has only its write buffer and its shape, and the buffer has an instance *behind* it
 with the whole state. Whatever reads or changes state asks the instance in front for an attribute that it does not have. This
-counts the rows and brings the state back (``Windowed.__getattr__``), so that nobody can forget to.
+counts the rows and brings the state back (``Windowed.__getattr__``), so that no code can forget to.
 """
 
 from itertools import groupby
@@ -40,7 +40,7 @@ class WriteBuffer:
     Parameters
     ----------
     behind
-        The instance that counts the rows. Nobody else may have it.
+        The instance that counts the rows. No other code may have a reference to it.
     """
 
     __slots__ = ("_arrived", "_key_kinds", "_late", "_lateness", "_now", "_room", "_rows", "_tick_of", "behind", "lock")
