@@ -17,7 +17,10 @@ from typer.testing import CliRunner
 from lately import __version__, cli
 
 ROOT = Path(__file__).parent.parent
-NAMES = ("speed", "memory", "error", "merge", "questions", "wcm", "windows", "monitors", "spark", "sites", "service", "start")
+NAMES = (
+    "speed", "single", "memory", "error", "merge", "questions",
+    "wcm", "windows", "monitors", "spark", "sites", "service", "start",
+)  # fmt: skip
 HERE = [name for name in NAMES if name not in ("spark", "sites")]  # tests/spark/test_bench_spark.py has a session for these
 
 

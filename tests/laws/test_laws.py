@@ -196,6 +196,8 @@ every = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 mergeable = pytest.mark.parametrize(
     "case", [c for c in CASES.values() if c.mergeable], ids=[n for n, c in CASES.items() if c.mergeable]
 )
+#: Exact windows take columns of many names, and no single values.
+TAKING_SINGLE_ROWS = [name for name in CASES if not name.startswith("Windows")]
 small = streams(most=120, cells=20)
 
 
@@ -243,6 +245,16 @@ def test_bytes_and_pickle_bring_back_the_same(case, stream):
 @given(stream=small, pieces=cuts)
 def test_the_split_into_batches_does_not_matter(case, stream, pieces):
     assert built(case, stream, pieces).to_bytes() == built(case, stream).to_bytes()
+
+
+@pytest.mark.parametrize("case", [CASES[name] for name in TAKING_SINGLE_ROWS], ids=TAKING_SINGLE_ROWS)
+@given(stream=small)
+def test_one_at_a_time_is_all_at_once(case, stream):
+    thing = case.build()
+    counts = [None] * len(stream) if stream.counts is None else stream.counts.tolist()
+    for row in zip(stream.ticks.tolist(), stream.cells.tolist(), counts, strict=True):
+        case.feed(thing, Stream(*row))
+    assert thing.to_bytes() == built(case, stream).to_bytes()
 
 
 @every

@@ -18,6 +18,7 @@ from lately.cli.console import Json, one_line_errors, print_json
 
 class Benchmark(StrEnum):
     speed = "speed"
+    single = "single"
     memory = "memory"
     error = "error"
     merge = "merge"

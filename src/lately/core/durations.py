@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import lru_cache
 from typing import Literal, TypeGuard
 
 import numpy as np
@@ -48,6 +49,11 @@ def nanoseconds(duration: Duration) -> int:
         return int(exact.astype(np.int64))
     if not isinstance(duration, str):
         raise ParameterError(f"{duration!r} is not a duration", remedy="write it like '10m', '1h 30m' or timedelta(minutes=10)")
+    return _parsed(duration)
+
+
+@lru_cache(maxsize=256)  # questions repeat the same few
+def _parsed(duration: str) -> int:
     fractional, integral, at = 0.0, 0, 0
     text = duration.lower()
     while at < len(text):

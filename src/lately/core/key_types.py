@@ -14,6 +14,8 @@ KeyTypes = frozenset[type] | None
 
 NO_KEYS: KeyTypes = frozenset()
 
+_INTEGERS, _TEXT, _BYTES = (frozenset[type]({kind}) for kind in (int, str, bytes))
+
 
 def types_of_keys(keys: Keys) -> KeyTypes:
     """The types in a column: int, str, bytes or tuple.
@@ -27,16 +29,16 @@ def types_of_keys(keys: Keys) -> KeyTypes:
     >>> [kind.__name__ for kind in types_of_keys(key_column([1, 2]))], types_of_keys(HashedKeys(key_column([]).values))
     (['int'], None)
     """
+    if isinstance(keys, TextKeys):
+        return _TEXT if keys.text else _BYTES
+    if isinstance(keys, IntegerKeys):
+        return _INTEGERS if len(keys) else NO_KEYS  # an empty column is read as integers
     if isinstance(keys, HashedKeys):
         return None if keys.source is None else types_of_keys(keys.source)
     if isinstance(keys, DictionaryKeys):
         return types_of_keys(keys.values)
     if isinstance(keys, MixedKeys):
         return union(*(types_of_keys(key) for key in keys.keys))
-    if isinstance(keys, IntegerKeys):
-        return frozenset({int}) if len(keys) else NO_KEYS  # an empty column is read as integers
-    if isinstance(keys, TextKeys):
-        return frozenset({str if keys.text else bytes})
     return frozenset({tuple})
 
 
@@ -68,15 +70,15 @@ def check_key_types(keys: Keys, counted: KeyTypes) -> None:
     Traceback (most recent call last):
     lately.core.errors.InputError: the key '3' is text, and all keys of this sketch are integers; ask for 3
     """
-    if counted not in (frozenset({int}), frozenset({str})):
+    if counted not in (_INTEGERS, _TEXT):  # of several types, or of bytes and tuples, which have no other spelling
         return
     types = types_of_keys(keys)
-    if types is None or not types & {int, str} - counted:
+    if types is None or types == counted or not types & {int, str} - counted:
         return
     for key in keys.pick(np.arange(len(keys))):
-        if counted == {str} and isinstance(key, int):
+        if counted == _TEXT and isinstance(key, int):
             raise InputError(f"the key {key} is an integer, and all keys of this sketch are text", remedy=f"ask for '{key}'")
-        if counted == {int} and isinstance(key, str) and _is_number(key):
+        if counted == _INTEGERS and isinstance(key, str) and _is_number(key):
             raise InputError(f"the key {key!r} is text, and all keys of this sketch are integers", remedy=f"ask for {int(key)}")
 
 

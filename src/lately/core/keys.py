@@ -26,6 +26,10 @@ SEED = 42
 #: Tuples may hold tuples, this many deep; Python gives up on keys that nest much deeper.
 MAX_DEPTH = 32
 
+#: The types of a single key that is no tuple; bool, which is an int, is none. Tuples of types are faster than unions of them.
+_INTEGERS = (int, np.integer)
+_SINGLE = (str, bytes, *_INTEGERS)
+
 _OBJECTS = 300  # about the bytes that the objects around a single key take
 _BLOCK = 16_384  # rows of a dictionary that are decoded at a time, so that they stay in the cache
 
@@ -232,7 +236,8 @@ class DictionaryKeys(Keys):
 
 def all_hashes(keys: Keys) -> Hashes:
     """The hashes of a whole column."""
-    out = np.full(len(keys), SEED, np.uint64)
+    out = np.empty(len(keys), np.uint64)
+    out.fill(SEED)  # faster than np.full for a single key
     keys.hash_into(0, out)
     return out
 
@@ -249,17 +254,17 @@ def hash_keys(keys: Any) -> Hashes:
 def one_key(key: Any) -> Any:
     """A single key as a column of one; a column of more is refused, so that no answer is silently left out."""
     column = [key] if isinstance(key, tuple) else key
-    if not isinstance(column, str | bytes | int) and (size := len(key_column(column))) != 1:
+    if not isinstance(column, (str, bytes, int)) and (size := len(key_column(column))) != 1:
         raise InputError(f"count() answers for one key and was given {size:,}", remedy="use counts() for a column")
     return column
 
 
 def key_column(keys: Any, depth: int = 0) -> Keys:
     """Read a column of keys, or one key, in any of the forms that users have; ``depth`` counts the tuples around it."""
+    if type(keys) is str or (isinstance(keys, _SINGLE) and not isinstance(keys, bool)):
+        return _one(keys)
     if isinstance(keys, Keys):  # hashed by Spark, or read already
         return keys
-    if isinstance(keys, str | bytes | int | np.integer | np.str_ | np.bytes_) and not isinstance(keys, bool | np.bool_):
-        return _one(keys)
     if isinstance(keys, tuple):
         return _tuple(keys, depth)
     if keys is None or np.isscalar(keys) or isinstance(keys, bytearray | dict | set | frozenset):
@@ -287,7 +292,7 @@ def key_column(keys: Any, depth: int = 0) -> Keys:
 
 
 def _one(key: Any) -> Keys:
-    if isinstance(key, int | np.integer):
+    if isinstance(key, _INTEGERS):
         if not -(2**63) <= int(key) < 2**63:
             raise InputError(f"the key {int(key)} does not fit in 64 bits", remedy="give it as text or bytes")
         return IntegerKeys(np.array([int(key)], np.int64))

@@ -15,11 +15,14 @@ from lately.core.errors import InputError
 
 _UNIT_NS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_FAR = 2**62
+
+#: Ticks farther from the epoch are refused.
+FAR = 2**62
+
 _DATE = re.compile(r"\s*\d{4}-\d{2}")
 
 #: Seconds of the years 1 and 10,000: numbers beyond are in another unit.
-_FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_800
+FIRST_SECOND, LAST_SECOND = -62_135_596_800, 253_402_300_800
 
 
 def ticks_of(times: Any, window: Window) -> Ints:
@@ -52,7 +55,7 @@ def ticks_of(times: Any, window: Window) -> Ints:
 
 def check_tick(tick: int) -> None:
     """Refuse a tick so far from the epoch that arithmetic on it could overflow."""
-    if abs(tick) > _FAR:
+    if abs(tick) > FAR:
         raise InputError(f"a time lies {tick:,} ticks from the epoch, more than 2**62", remedy="check the unit of times")
 
 
@@ -192,7 +195,7 @@ def _arrow_times(column: Any) -> tuple[np.ndarray[Any, Any], int]:
 def _check_seconds(values: np.ndarray[Any, Any]) -> None:
     """One number in milliseconds among seconds would push everything else out of the window for ever."""
     for worst in (values.min(), values.max()):
-        if not _FIRST_SECOND <= worst < _LAST_SECOND:
+        if not FIRST_SECOND <= worst < LAST_SECOND:
             raise InputError(
                 f"times has the value {worst}: in a window of time numbers are seconds since 1970, and that is beyond "
                 "the year 9999",

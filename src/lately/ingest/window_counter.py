@@ -111,12 +111,17 @@ class WindowCounter(Windowed[Shape]):
         counts
             Arrivals at each time, 0 or more; one each by default.
         """
+        if self._add_waiting(None, times, counts):
+            return
         if self._window.kind == "arrivals":
             size = 1 if counts is None else np.size(counts)
         else:
             column = hasattr(times, "__len__") and not isinstance(times, str)
             size = len(times) if column and getattr(times, "ndim", None) != 0 else 1
         self._ingest(HashedKeys(np.zeros(size, np.uint64)), times, counts)
+
+    def _column_of(self, keys: list[Any]) -> Keys:
+        return HashedKeys(np.zeros(len(keys), np.uint64))
 
     def count(self, last: Duration | None = None, between: tuple[Any, Any] | None = None) -> Estimate:
         """The number of arrivals in the most recent period, or in a range in the past; in the whole window by default.

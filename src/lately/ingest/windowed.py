@@ -14,20 +14,23 @@ in ``windowed_state.py``, merging is in ``merging.py``.
 
 from abc import abstractmethod
 from datetime import datetime
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from lately.core.columns import Ints, arrival_counts
 from lately.core.durations import Duration, Window
 from lately.core.errors import InputError, ParameterError
+from lately.core.key_types import KeyTypes
 from lately.core.keys import HashedKeys, Keys, all_hashes
+from lately.core.plain_values import plain_column
 from lately.core.times import instant_of, tick_of, ticks_of_keys
 from lately.counters.base import MAX_COUNT, MAX_STAMP, Bounds, Cells, CounterArray, Counts, Stamps
 from lately.ingest.merging import Mergeable
 from lately.ingest.order import ReorderBuffer, put_stamps, time_order
 from lately.ingest.ranges import range_ages
 from lately.ingest.windowed_state import S
+from lately.ingest.write_buffer import WriteBuffer
 
 #: Arrivals are counted in blocks of this many: large enough to make calls cheap, small enough to stay in the cache.
 BLOCK = 16_384
@@ -100,22 +103,26 @@ class Windowed(Mergeable[S]):
             raise InputError(f"{self._arrived + arrived:,} arrivals in all, more than 2**62", remedy="scale the counts down")
 
         order = time_order(ticks, None if self._now is None else self._now - self._lateness)
+        if order is not None:
+            late = size - order.size if checked is None else arrived - int(checked[order].sum())
+            self._late = min(self._late + late, MAX_COUNT)
+            arrived -= late
+            if not order.size:
+                return
+        self._arrived += arrived
+        self._take(keys, ticks, checked, order)
+
+    def _take(self, keys: Keys, ticks: Ints, counts: Counts | None, order: Ints | None) -> None:
+        """Count these rows of a batch, or hold them back; ``order`` has them in time order, None if that is the whole batch."""
         if order is None and not self._lateness:
-            self._arrived += arrived
             self._move_now(int(ticks[0]))
             self._move_now(int(ticks[-1]))
-            self._apply(keys, ticks, checked)
+            self._apply(keys, ticks, counts)
             return
         if order is None:
-            order = np.arange(size)
-        late = size - order.size if checked is None else arrived - int(checked[order].sum())
-        self._late = min(self._late + late, MAX_COUNT)
-        arrived -= late
-        if not order.size:
-            return
-        self._arrived += arrived
+            order = np.arange(ticks.size)
         ticks = ticks[order]
-        weights = np.ones(order.size, np.int64) if checked is None else checked[order]
+        weights = np.ones(order.size, np.int64) if counts is None else counts[order]
         hashes = all_hashes(keys)[order]
         self._move_now(int(ticks[0]))
         self._move_now(int(ticks[-1]))
@@ -124,7 +131,7 @@ class Windowed(Mergeable[S]):
             self._reorder_buffer = ReorderBuffer.concat([self._reorder_buffer, buffered])
             self._release()
         else:
-            self._apply(HashedKeys(hashes, keys, order), ticks, None if checked is None else weights)
+            self._apply(HashedKeys(hashes, keys, order), ticks, None if counts is None else weights)
 
     def _ticks(self, times: Any, size: int) -> Ints:
         if self._window.kind == "arrivals":
@@ -158,6 +165,48 @@ class Windowed(Mergeable[S]):
             put_stamps(ticks[start:stop], self._origin, stamps)
             self._count(keys, start, stamps, None if counts is None else counts[start:stop])
             start = stop
+
+    # -- one arrival at a time -----------------------------------------------------------------------------------------
+
+    def _add_waiting(self, key: Any, time: Any, count: Any) -> bool:
+        """Let one arrival wait to be counted with others; False, and nothing is changed, if it must be read as a column."""
+        buffer = self._write_buffer
+        if buffer is not None:
+            return buffer.add(key, time, count)
+        behind = object.__new__(type(self))
+        behind.__dict__ = self.__dict__
+        buffer = WriteBuffer(behind)
+        if not buffer.add(key, time, count):
+            return False
+        self.__dict__ = {"_write_buffer": buffer, "_shape": behind._shape}
+        return True
+
+    def _column_of(self, keys: list[Any]) -> Keys:
+        """Keys that waited, as a column."""
+        return plain_column(keys)
+
+    def _count_checked(self, keys: Keys, ticks: Ints, counts: Counts | None) -> None:
+        """Count arrivals that were checked one by one, in the order in which they came; none is late."""
+        self._arrived += ticks.size if counts is None else int(counts.sum())
+        self._move_now(int(ticks[0]))  # the first to come sets the origin, though an older one may be in time as well
+        self._take(keys, ticks, counts, time_order(ticks, None))
+
+    def _note_key_types(self, types: KeyTypes) -> None:
+        """Remember the types of keys, where answers depend on them."""
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """The first access to the state counts the arrivals that wait in front of it."""
+            buffer = self.__dict__.get("_write_buffer")
+            if buffer is None or name.startswith("__"):
+                return super().__getattr__(name)
+            with buffer.lock:
+                if self.__dict__.get("_write_buffer") is buffer:  # else another thread was faster
+                    buffer.count_rows()
+                    set_since = {name: value for name, value in self.__dict__.items() if name != "_write_buffer"}
+                    self.__dict__ = buffer.behind.__dict__ | set_since
+            return getattr(self, name)
 
     # -- ranges --------------------------------------------------------------------------------------------------------
 

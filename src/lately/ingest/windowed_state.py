@@ -5,13 +5,14 @@
     _now, _origin    the newest tick, and the tick whose stamp would be 0; stamps are relative to it
     _reorder_buffer  arrivals that are held back until nothing can overtake them
     _arrived, _late  how many arrivals were taken, and how many came too late
+    _write_buffer    None; while single arrivals wait, an instance has only this and ``_shape`` (``write_buffer.py``)
 
 An instance that nothing has reached yet has no time: ``_now`` is None, and its parts begin with the first tick.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 
@@ -23,6 +24,9 @@ from lately.core.stored_keys import read_column, write_column
 from lately.counters.base import MAX_COUNT, CounterArray, Part
 from lately.ingest.order import ReorderBuffer
 from lately.ingest.shape import WindowShape
+
+if TYPE_CHECKING:
+    from lately.ingest.write_buffer import WriteBuffer
 
 S = TypeVar("S", bound=WindowShape)
 
@@ -46,6 +50,7 @@ class WindowedState(ABC, Generic[S]):
         self._reorder_buffer = ReorderBuffer.empty()
         self._arrived = 0
         self._late = 0
+        self._write_buffer: WriteBuffer | None = None
         return self
 
     def _empty_like(self, parts: Sequence[Part]) -> Self:

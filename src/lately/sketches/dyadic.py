@@ -17,7 +17,8 @@ from lately.core.columns import Ints, whole_numbers
 from lately.core.durations import Duration, arrivals
 from lately.core.errors import InputError, ParameterError, RangeError
 from lately.core.estimate import Estimate, Estimates
-from lately.core.keys import HashedKeys
+from lately.core.keys import HashedKeys, Keys
+from lately.core.plain_values import plain_key
 from lately.counters.base import Bounds
 from lately.ingest.shape import window_and_lateness
 from lately.sketches.extracts import Extract
@@ -180,7 +181,13 @@ class Dyadic(WindowedTree, Moments):
         counts
             How often to count each row; once by default.
         """
+        key = plain_key(keys)
+        if type(key) is int and 0 <= key < self.universe and self._add_waiting(key, times, counts):
+            return
         self._ingest(HashedKeys(_keys_below(self.universe, keys, InputError).view(np.uint64)), times, counts)
+
+    def _column_of(self, keys: list[Any]) -> Keys:
+        return HashedKeys(np.array(keys, np.uint64))
 
     # -- read ----------------------------------------------------------------------------------------------------------
 

@@ -15,7 +15,8 @@ from lately.core.columns import Ints
 from lately.core.durations import Duration, arrivals
 from lately.core.errors import InputError, ParameterError, RangeError
 from lately.core.estimate import Estimate, Estimates
-from lately.core.keys import HashedKeys
+from lately.core.keys import HashedKeys, Keys
+from lately.core.plain_values import plain_number
 from lately.ingest.shape import window_and_lateness
 from lately.sketches.extracts import Extract
 from lately.sketches.hashing import DEFAULT_SEED
@@ -210,6 +211,10 @@ class Quantiles(WindowedTree):
         counts
             How often to count each row; once by default.
         """
+        number = plain_number(values)
+        inside = number is not None and (self._shape.clip or self.lo <= number <= self.hi)
+        if inside and self._add_waiting(number, times, counts):
+            return
         numbers = numbers_of(values)
         if not self._shape.clip and numbers.size and not (numbers.min() >= self.lo and numbers.max() <= self.hi):
             odd = numbers[(numbers < self.lo) | (numbers > self.hi)][0]
@@ -217,7 +222,10 @@ class Quantiles(WindowedTree):
                 f"the value {odd:g} lies outside of {self.lo:g}..{self.hi:g}",
                 remedy="filter it, or build with outside='clip'",
             )
-        self._ingest(HashedKeys(self._shape.steps.of(numbers).astype(np.uint64)), times, counts)
+        self._ingest(self._column_of(numbers), times, counts)
+
+    def _column_of(self, keys: list[float] | NDArray[np.float64]) -> Keys:
+        return HashedKeys(self._shape.steps.of(np.asarray(keys, np.float64)).astype(np.uint64))
 
     # -- read ----------------------------------------------------------------------------------------------------------
 

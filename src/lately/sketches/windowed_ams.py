@@ -35,6 +35,7 @@ from lately.core.durations import Duration, arrivals
 from lately.core.errors import MergeError, ParameterError
 from lately.core.estimate import Estimate
 from lately.core.keys import SEED, Hashes, Keys, key_column
+from lately.core.plain_values import plain_key
 from lately.core.plan import SAMPLES, Counter
 from lately.counters.base import CounterArray, Counts, Stamps
 from lately.counters.families import counter_array, starting_bytes
@@ -222,7 +223,8 @@ class WindowedAmsSketch(WindowedSketch[AmsShape]):
         counts
             How often to count each row; once by default.
         """
-        self._ingest(key_column(keys), times, counts)
+        if (key := plain_key(keys)) is None or not self._add_waiting(key, times, counts):
+            self._ingest(key_column(keys), times, counts)
 
     def _count(self, keys: Keys, start: int, stamps: Stamps, counts: Counts | None) -> None:
         array, total = self._parts

@@ -12,6 +12,7 @@ from lately.core.durations import Duration
 from lately.core.estimate import Estimate, Estimates
 from lately.core.key_types import NO_KEYS, KeyTypes, types_of_keys, union
 from lately.core.keys import SEED, Hashes, Keys, key_column
+from lately.core.plain_values import plain_key
 from lately.counters.base import MAX_STAMP, Bounds, Cells, CounterArray, Counts, Part, Stamps
 from lately.ingest.merging import inputs_of
 from lately.ingest.shape import WindowShape
@@ -100,9 +101,14 @@ class WindowedCountMin(WindowedSketch[S]):
         counts
             How often to count each row; once by default.
         """
+        if (key := plain_key(keys)) is not None and self._add_waiting(key, times, counts):
+            return
         column = key_column(keys)
         self._ingest(column, times, counts)
-        self._key_types = union(self._key_types, types_of_keys(column))
+        self._note_key_types(types_of_keys(column))
+
+    def _note_key_types(self, types: KeyTypes) -> None:
+        self._key_types = union(self._key_types, types)
 
     def _count_rows(self, keys: Keys, start: int, stamps: Stamps, counts: Counts | None) -> Hashes:
         """Count a block in every row and in the total; gives its hashes, which are good until the next block."""
