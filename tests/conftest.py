@@ -11,9 +11,12 @@ draw from the operating system. ``make fuzz`` (LATELY_FUZZ=1) draws new ones, an
 import os
 import random
 import secrets
+import shutil
+import tempfile
 from pathlib import Path
 
 import pytest
+import quick_spark
 from hypothesis import HealthCheck, settings
 
 from lately.counters import randwave
@@ -84,10 +87,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=lambda item: places.get(item.path, len(SLOW)))
 
 
-def pytest_configure() -> None:
-    """A file that was renamed must not lose its place."""
+def pytest_configure(config: pytest.Config) -> None:
+    """Set the defaults of all Spark sessions. A file that was renamed must not lose its place."""
     if lost := [name for name in SLOW if not (TESTS / name).exists()]:
         raise pytest.UsageError(f"SLOW in tests/conftest.py names {', '.join(lost)}, not found; give the new name or remove it")
+    folder = Path(tempfile.mkdtemp(prefix="lately-spark-defaults-"))
+    quick_spark.write_defaults(folder)
+    os.environ["SPARK_CONF_DIR"] = str(folder)
+    config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
 
 
 @pytest.fixture
