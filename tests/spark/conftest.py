@@ -8,7 +8,7 @@ import pytest
 
 @pytest.fixture(scope="session")
 def spark():
-    """A local session with two cores and two shuffle partitions, started as users start theirs, on the defaults of quick_spark.py."""
+    """A local session with two cores and two shuffle partitions, on the defaults of quick_spark.py."""
     from lately.spark.session import session
 
     folder = tempfile.mkdtemp(prefix="lately-spark-")

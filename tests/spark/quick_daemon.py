@@ -1,9 +1,9 @@
 """Spark's daemon of Python workers without two costs of every task, which are most of the time of a short one.
 
-Before each task a worker calls ``importlib.invalidate_caches``. Spark puts archives on the path of its workers, ``pyspark.zip``
-among them, and Python 3.11 then reads their directories again, once for every package imported from them (50 ms). Here PySpark
-is imported from where it is installed. After each task a worker calls ``gc.collect``, which visits all objects that modules made
-when they were imported (25 ms). Here those are frozen: collections visit only what tasks have left.
+Before each task a worker calls ``importlib.invalidate_caches``. Spark puts archives on the path of its workers, such as
+``pyspark.zip``, and Python 3.11 then reads their directories again, once for every package imported from them (50 ms). Here
+PySpark is imported from where it is installed. After each task a worker calls ``gc.collect``, which visits all objects that
+modules made when they were imported (25 ms). Here those are frozen: collections visit only what tasks have left.
 """
 
 import gc
