@@ -39,21 +39,31 @@ settings.load_profile("fuzz" if FUZZ else "soak" if SOAK else "quick")
 
 TESTS = Path(__file__).parent
 #: The files that take a worker longest, the longest first: ``make test`` hands files to workers in this order, as one that
-#: begins last is what the other workers wait for.
+#: begins last is what the other workers wait for. While Spark starts in one worker, the second file compiles most kernels.
 SLOW = (
+    "spark/test_overtaken.py",
+    "core/test_bad_bytes.py",
     "test_without_jit_monitor.py",
     "test_without_jit.py",
-    "spark/test_overtaken.py",
-    "spark/test_kill.py",
-    "service/test_page.py",
     "spark/test_cli_run.py",
-    "test_bench.py",
-    "spark/test_bench_spark.py",
     "demo/test_headless.py",
-    "spark/test_cluster.py",
+    "spark/test_kill.py",
+    "test_bench.py",
+    "service/test_page.py",
     "spark/test_examples.py",
+    "spark/test_rounds.py",
+    "spark/test_bench_spark.py",
+    "spark/test_cluster.py",
+    "spark/test_store_upkeep.py",
+    "spark/test_many_sites.py",
+    "spark/test_pipeline.py",
+    "spark/test_frames.py",
+    "spark/test_failures.py",
+    "spark/test_rows.py",
+    "spark/test_functions.py",
     "test_without_jit_exact.py",
     "test_without_jit_sketches.py",
+    "laws/test_laws.py",
 )
 
 #: In place of the operating system's: salts of randomized waves, seeds of monitors and pipelines that nobody gave. Without it a
