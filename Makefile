@@ -5,7 +5,8 @@
 .PHONY: help demo test test-spark lint doctest check bench soak soak-short fuzz clean
 
 BIN := .venv/bin
-PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
+# pip would compile all modules of all packages; Python compiles those that it imports.
+PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check --no-compile
 ARGS ?=
 
 # The first Python that is new enough and can make virtual environments; failing that, one that is new enough.

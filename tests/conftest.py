@@ -8,12 +8,16 @@ Examples are drawn from fixed seeds, so that a test passes or fails alike everyw
 draw from the operating system. ``make fuzz`` (LATELY_FUZZ=1) draws new ones, and runs the property tests only.
 """
 
+import gc
 import os
 import random
 import secrets
+import shutil
+import tempfile
 from pathlib import Path
 
 import pytest
+import quick_spark
 from hypothesis import HealthCheck, settings
 
 from lately.counters import randwave
@@ -35,21 +39,32 @@ settings.load_profile("fuzz" if FUZZ else "soak" if SOAK else "quick")
 
 TESTS = Path(__file__).parent
 #: The files that take a worker longest, the longest first: ``make test`` hands files to workers in this order, as one that
-#: begins last is what the other workers wait for.
+#: begins last is what the other workers wait for. While Spark starts in one worker, the second file compiles most kernels.
 SLOW = (
+    "spark/test_overtaken.py",
+    "core/test_bad_bytes.py",
     "test_without_jit_monitor.py",
     "test_without_jit.py",
-    "spark/test_overtaken.py",
-    "spark/test_kill.py",
-    "service/test_page.py",
     "spark/test_cli_run.py",
-    "test_bench.py",
-    "spark/test_bench_spark.py",
     "demo/test_headless.py",
+    "spark/test_kill.py",
     "spark/test_cluster.py",
+    "spark/test_bench_spark.py",
+    "test_bench.py",
+    "service/test_page.py",
     "spark/test_examples.py",
+    "monitor/test_message_counts.py",
+    "spark/test_many_sites.py",
+    "spark/test_frames.py",
+    "spark/test_store_upkeep.py",
+    "spark/test_pipeline.py",
+    "spark/test_rounds.py",
+    "spark/test_failures.py",
+    "spark/test_rows.py",
+    "spark/test_functions.py",
     "test_without_jit_exact.py",
     "test_without_jit_sketches.py",
+    "laws/test_laws.py",
 )
 
 #: In place of the operating system's: salts of randomized waves, seeds of monitors and pipelines that nobody gave. Without it a
@@ -84,10 +99,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=lambda item: places.get(item.path, len(SLOW)))
 
 
-def pytest_configure() -> None:
-    """A file that was renamed must not lose its place."""
+def pytest_configure(config: pytest.Config) -> None:
+    """Set the defaults of all Spark sessions. A file that was renamed must not lose its place."""
     if lost := [name for name in SLOW if not (TESTS / name).exists()]:
         raise pytest.UsageError(f"SLOW in tests/conftest.py names {', '.join(lost)}, not found; give the new name or remove it")
+    folder = Path(tempfile.mkdtemp(prefix="lately-spark-defaults-"))
+    quick_spark.write_defaults(folder)
+    os.environ["SPARK_CONF_DIR"] = str(folder)
+    config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+
+
+def pytest_collection_finish() -> None:
+    """Collections need not visit what collected tests and imported modules are: of thousands of tests they take 0.2 s each."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

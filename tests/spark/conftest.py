@@ -8,17 +8,16 @@ import pytest
 
 @pytest.fixture(scope="session")
 def spark():
-    """A local session with two cores and two shuffle partitions, started as users start theirs."""
+    """A local session with two cores and two shuffle partitions, on the defaults of quick_spark.py."""
     from lately.spark.session import session
 
     folder = tempfile.mkdtemp(prefix="lately-spark-")
-    flags = f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dderby.system.home={folder}"
     yield session(
         "local[2]",
         **{
             "spark.sql.shuffle.partitions": 2,
             "spark.driver.memory": "1g",
-            "spark.driver.extraJavaOptions": flags,
+            "spark.driver.extraJavaOptions": f"-Dderby.system.home={folder}",
             "spark.sql.warehouse.dir": f"{folder}/warehouse",
             "spark.local.dir": folder,
         },

@@ -138,9 +138,13 @@ def main(path):
         **{
             "spark.sql.shuffle.partitions": 2,
             "spark.driver.memory": "1g",
-            "spark.driver.extraJavaOptions": f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dderby.system.home={folder}",
+            "spark.driver.extraJavaOptions": f"-Dderby.system.home={folder}",
             "spark.sql.warehouse.dir": f"{folder}/warehouse",
             "spark.local.dir": folder,
+            # Spark's own, whose files a killed process leaves behind.
+            "spark.sql.streaming.checkpointFileManagerClass": (
+                "org.apache.spark.sql.execution.streaming.checkpointing.FileContextBasedCheckpointFileManager"
+            ),
         },
     )
     if plan.get("fails"):
