@@ -26,7 +26,7 @@ from lately.core.errors import (
 )
 from lately.core.estimate import Estimate, Estimates
 from lately.core.keys import hash_keys
-from lately.core.plan import Plan, plan
+from lately.core.sketch_plan import Plan, plan
 from lately.exact import agg
 from lately.exact.aggregates import Aggregate
 from lately.exact.answer import Answer, WindowAnswers

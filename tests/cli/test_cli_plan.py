@@ -8,13 +8,14 @@ from cli_cases import assert_refused, assert_wrong_usage, cells_of, data_of, run
 import lately as lt
 from lately.sketches.wcm_shape import wcm_plan
 
-COUNTERS = ("wave", "exphist", "randwave", "exact")
+COUNTERS = ("shared", "wave", "exphist", "randwave", "exact")
 
 pytestmark = pytest.mark.usefixtures("wide_and_plain")
 
 
 def plans(eps, delta, window, **options):
-    return [asdict(lt.plan(eps, delta, window, counter=counter, **options)) for counter in COUNTERS]
+    counters = COUNTERS[1:] if options.get("query") == "inner" else COUNTERS
+    return [asdict(lt.plan(eps, delta, window, counter=counter, **options)) for counter in counters]
 
 
 def test_plan_shows_every_counter():
@@ -23,8 +24,8 @@ def test_plan_shows_every_counter():
     rows = cells_of(result.stdout)
     assert [row[0] for row in rows] == [*COUNTERS, *(row["sketch"] for row in wcm_plan(0.05, 0.1, 10**6))]
     for row, p in zip(rows, plans(0.05, 0.1, "1h"), strict=False):
-        assert row[1:5] == [f"{p['width']:,}", str(p["depth"]), f"{p['eps_cm']:.4g}", f"{p['eps_sw']:.4g}"]
-        number, unit = row[5].split()
+        assert row[1:6] == [f"{p['eps']:.3g}", f"{p['width']:,}", str(p["depth"]), f"{p['eps_cm']:.4g}", f"{p['eps_sw']:.4g}"]
+        number, unit = row[6].split()
         scale = 1024 ** ("B", "KiB", "MiB", "GiB").index(unit)
         assert float(number.replace(",", "")) * scale == pytest.approx(p["bytes"], abs=0.051 * scale)
 
@@ -45,6 +46,13 @@ def test_plan_as_json_equals_the_library(written, window):
     assert data_of(run("plan", "--window", written, "--json")) == expected + wcm_plan(0.01, 0.01, expected[0]["arrivals"])
 
 
+def test_bytes_instead_of_eps():
+    found = data_of(run("plan", "--nbytes", 100_000, "--json"))
+    assert found[:2] == [asdict(lt.plan(None, 0.01, "1h", nbytes=100_000, counter=counter)) for counter in COUNTERS[:2]]
+    assert found[0]["eps"] < found[1]["eps"] / 10
+    assert "nbytes=100,000" in run("plan", "--nbytes", 100_000).stdout
+
+
 def test_a_window_of_arrivals_holds_as_many_as_it_says():
     assert {p["arrivals"] for p in data_of(run("plan", "--window", "arrivals:500", "--json"))} == {500}
 
@@ -53,7 +61,7 @@ def test_plan_hands_every_option_on():
     args = ["--eps=0.1", "--delta=0.2", "--window=1d", "--tick=1m", "--query=inner", "--merge-height=3", "--arrivals=5000"]
     expected = plans(0.1, 0.2, "1d", tick="1m", query="inner", merge_height=3, arrivals=5000)
     assert data_of(run("plan", *args, "--json")) == expected + wcm_plan(0.1, 0.2, 5000)
-    assert data_of(run("plan", "--window", "600", "--tick", "60", "--json"))[:4] == plans(0.01, 0.01, 600, tick=60)
+    assert data_of(run("plan", "--window", "600", "--tick", "60", "--json"))[:5] == plans(0.01, 0.01, 600, tick=60)
 
 
 @pytest.mark.parametrize(

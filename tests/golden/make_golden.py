@@ -19,7 +19,7 @@ from lately.sketches import candidates
 from lately.sketches.wcm import WcmSketch
 
 HERE = Path(__file__).parent
-COUNTERS = ("wave", "exphist", "randwave", "exact")
+COUNTERS = ("wave", "exphist", "randwave", "exact", "shared")
 SIZES = (0, 1, 10, 1_000, 100_000)
 START = 1_767_225_600  # 2026-01-01
 
@@ -38,7 +38,7 @@ def stream(size):
 
 
 def build(name, counter, **options):
-    loose = {"wave": 0.2, "exphist": 0.2, "randwave": 0.6, "exact": 0.2}[counter]
+    loose = {"wave": 0.2, "exphist": 0.2, "randwave": 0.6, "exact": 0.2, "shared": 0.2}[counter]
     options = {"window": 1_000, "eps": loose, "delta": 0.3, "counter": counter, "samples": 2, "salt": 11} | options
     return lt.WindowCounter(**options) if name == "counter" else lt.EcmSketch(**options)
 
@@ -66,7 +66,7 @@ def things():
             table.update(keys[:size])
         yield f"countmin-{size}", table
     for counter in COUNTERS:
-        for name in ("counter", "sketch"):
+        for name in ("sketch",) if counter == "shared" else ("counter", "sketch"):
             for size in SIZES:
                 yield f"{name}-{counter}-{size}", add(build(name, counter), keys[:size], times[:size])
             thousand = keys[:1_000], times[:1_000]
@@ -85,7 +85,7 @@ def things():
                 drawn = build(name, counter, salt=None)
                 drawn._parts[0].salt = 14  # as if drawn
                 yield "counter-randwave-drawn", add(drawn, *thousand)
-            if name == "sketch":
+            if name == "sketch" and counter != "shared":
                 yield f"countmin-{counter}-extracted", weighted.extract(last=300)
                 yield f"sketch-{counter}-inner", add(build(name, counter, query="inner", merge_height=1, seed=5), *thousand)
     yield from trees(keys, times)

@@ -74,4 +74,4 @@ def test_the_current_version_is_written_as_ever(file):
 
 
 def test_the_files_stay_small():
-    assert sum(file.stat().st_size for file in HERE.glob("v*/*")) < 470_000 * codec.VERSION
+    assert sum(file.stat().st_size for file in HERE.glob("v*/*")) < 480_000 * codec.VERSION

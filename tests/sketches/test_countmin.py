@@ -46,7 +46,7 @@ def test_extracted_ranges_add_up_over_sites_without_merge_error():
     streams = [make(seed, 2000, 30, 1, 0) for seed in range(4)]
     parts = []
     for stream in streams:
-        sketch = lt.EcmSketch(window=1000, eps=0.2, delta=0.1)
+        sketch = lt.EcmSketch(window=1000, eps=0.2, delta=0.1, counter="wave")
         sketch.update(stream.cells, stream.ticks)
         sketch.advance(max(int(s.ticks[-1]) for s in streams))
         parts.append(sketch.extract(last=300))

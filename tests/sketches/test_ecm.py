@@ -260,17 +260,48 @@ def test_ranges_by_dates():
 def test_an_empty_sketch_answers_nothing_seen():
     sketch = lt.EcmSketch(window="1h", eps=0.1, delta=0.1)
     assert sketch.count("x").value == sketch.total().value == sketch.self_join().value == 0
-    assert sketch.extract().total() == 0
+    assert lt.EcmSketch(window="1h", eps=0.1, delta=0.1, counter="wave").extract().total() == 0
     assert lt.merge([sketch, sketch]).total().value == 0
     assert lt.from_bytes(sketch.to_bytes()).to_bytes() == sketch.to_bytes()
 
 
 def test_sizes_are_the_theorems():
     for eps, delta, query in ((0.1, 0.05, "point"), (0.02, 0.01, "inner")):
-        sketch = lt.EcmSketch(window="1h", eps=eps, delta=delta, query=query)
+        sketch = lt.EcmSketch(window="1h", eps=eps, delta=delta, query=query, counter="wave")
         assert (sketch.width, sketch.depth) == count_min_size(eps / (1 + eps), delta)
-        planned = lt.plan(eps, delta, "1h", query=query)
+        planned = lt.plan(eps, delta, "1h", query=query, counter="wave")
         assert (sketch.width, sketch.depth, sketch._parts[0].eps) == (planned.width, planned.depth, planned.eps_sw)
+
+
+@pytest.mark.parametrize(("eps", "delta", "height"), [(0.2, 0.1, 0), (0.05, 0.01, 0), (0.01, 0.001, 2), (0.3, 0.6, 0)])
+def test_sizes_of_shared_waves_keep_eps(eps, delta, height):
+    """Collisions and the wave share eps, a row is off with the probability that all rows together allow, and a plan says so."""
+    sketch, planned = lt.EcmSketch(window="1h", eps=eps, delta=delta, merge_height=height), None
+    planned = lt.plan(eps, delta, "1h", merge_height=height)
+    assert (sketch.counter, sketch.width, sketch.depth) == ("shared", planned.width, planned.depth)
+    odds = planned.eps_cm * planned.width
+    assert odds**-planned.depth == pytest.approx(delta)
+    assert planned.eps_cm + planned.eps_sw <= eps * (1 + 1e-12)
+    assert planned.eps_sw == sketch._parts[0].eps
+
+
+@pytest.mark.parametrize("kind", ["time", "arrivals"])
+@pytest.mark.parametrize(("nbytes", "delta"), [(20_000, 0.1), (60_000, 0.01), (300_000, 0.01)])
+def test_a_sketch_takes_the_bytes_that_it_was_given(kind, nbytes, delta):
+    window = lt.arrivals(1_000_000) if kind == "arrivals" else "1h"
+    sketch = lt.EcmSketch(window=window, nbytes=nbytes, delta=delta)
+    keys = np.random.default_rng(0).zipf(1.1, 1_500_000) % 200_000
+    sketch.update(keys, None if kind == "arrivals" else np.arange(keys.size) * 3600 // 1_000_000)
+    assert 0.9 * nbytes <= sketch.nbytes <= nbytes
+    planned = lt.plan(None, delta, window, nbytes=nbytes)
+    assert (planned.eps, planned.width) == (sketch.eps, sketch.width)
+    assert sketch.nbytes <= planned.bytes <= nbytes
+
+
+@pytest.mark.parametrize("options", [{}, {"eps": 0.1, "nbytes": 10_000}, {"nbytes": 999}, {"nbytes": 1_001, "delta": 1e-9}])
+def test_a_size_that_cannot_be_is_refused(options):
+    with pytest.raises(lt.ParameterError):
+        lt.EcmSketch(**({"window": "1h", "delta": 0.1} | options))
 
 
 @pytest.mark.parametrize("counter", FAMILIES)

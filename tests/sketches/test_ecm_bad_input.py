@@ -122,10 +122,12 @@ def test_count_answers_for_one_key():
 
 
 def test_ranges_in_the_past_are_extracted_from_exact_counters_only():
-    sketch, twin = build("integer", 100)
+    sketch, twin = build("integer", 100, counter="wave")
     feed(sketch, twin, make(0, 50, 5, 1, 0))
     with pytest.raises(lt.QueryError, match=r"ask the sketch itself, or extract\(last=…\)"):
         sketch.extract(between=(50, 20))
+    with pytest.raises(lt.QueryError, match="which the cells of shared waves do not have"):
+        build("integer", 100)[0].extract(last=50)
 
 
 @pytest.mark.parametrize(

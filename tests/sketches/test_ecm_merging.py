@@ -8,7 +8,7 @@ import pytest
 from ecm_cases import build
 from hypothesis import given
 from hypothesis import strategies as st
-from naive import NaiveWindow, count_min
+from naive import NaiveWindow, count_min, hoeffding
 from streams import make, streams
 
 import lately as lt
@@ -52,7 +52,7 @@ def test_merging_as_planned_ends_within_eps():
     streams_ = [make(seed, 3000, 30, 1, 0) for seed in range(8)]
     sites = []
     for stream in streams_:
-        site = lt.EcmSketch(window=1500, eps=eps, delta=0.01, merge_height=3)
+        site = lt.EcmSketch(window=1500, eps=eps, delta=0.01, merge_height=3, counter="wave")
         site.update(stream.cells, stream.ticks)
         sites.append(site)
     assert sites[0]._parts[0].eps == premerge_error(eps, 3)
@@ -68,6 +68,29 @@ def test_merging_as_planned_ends_within_eps():
         assert (np.abs(found - table) <= eps * table).all()
 
 
+def test_merging_shared_waves_as_planned_ends_within_eps():
+    """merge_height=3 and a tree of 8 sites: counts are within eps of all arrivals, but for a share of delta."""
+    eps, delta, streams_ = 0.2, 0.2, [make(seed, 3000, 30, 1, 0) for seed in range(8)]
+    off = trials = 0
+    for seed in range(30):
+        sites = []
+        for stream in streams_:
+            sites.append(lt.EcmSketch(window=1500, eps=eps, delta=delta, merge_height=3, seed=seed))
+            sites[-1].update(stream.cells, stream.ticks)
+        while len(sites) > 1:
+            sites = [lt.merge(pair) for pair in zip(sites[::2], sites[1::2], strict=True)]
+        (merged,) = sites
+        assert merged.merges == 3
+        assert merged.error <= eps
+        for last in (50, 400, 1500):
+            union = sum(np.bincount(s.cells[s.ticks > merged.now - last], minlength=30) for s in streams_)
+            answer = merged.count(seed, last=last)
+            assert answer.high >= union[seed]
+            off += abs(answer.value - union[seed]) > eps * union.sum() or answer.low > union[seed]
+            trials += 1
+    assert off <= hoeffding(trials, delta)
+
+
 def test_windows_of_arrivals_refuse_to_merge():
     sketch, _ = build("arrivals", 100)
     with pytest.raises(lt.MergeError, match=r"windows of arrivals cannot be merged.*window='1h'"):
@@ -80,9 +103,9 @@ def test_windows_of_arrivals_refuse_to_merge():
         ({"eps": 0.1}, "eps is 0.2 in one and 0.1 in another"),
         ({"delta": 0.1}, "delta is 0.2 in one and 0.1"),
         ({"seed": 5}, "seed is .* in one and 5"),
-        ({"counter": "exphist"}, "counter is 'wave' in one and 'exphist'"),
+        ({"counter": "exphist"}, "counter is 'shared' in one and 'exphist'"),
         ({"window": 200}, r"window is Window\(100, tick=1\) in one and Window\(200, tick=1\)"),
-        ({"query": "inner"}, "query is 'point' in one and 'inner'"),
+        ({"counter": "wave"}, "counter is 'shared' in one and 'wave'"),
         ({"merge_height": 2}, "merge_height is 0 in one and 2"),
         ({"lateness": 5}, "lateness is 0 in one and 5"),
     ],

@@ -69,13 +69,26 @@ def test_what_a_kind_answers_its_class_can_be_asked():
 
 @pytest.mark.parametrize("query", ["point", "inner"])
 def test_the_eps_of_merged_ecm_sketches_is_what_their_counters_have(query):
-    sites = [build("ecm", query=query) for _ in range(2)]
+    sites = [build("ecm", query=query, counter="wave") for _ in range(2)]
     for site in sites:
         site.update(list(range(500)), list(range(500)))
     merged = lt.merge(sites)
-    eps = KINDS["ecm"].merged_eps({"eps": 0.1, "query": query})
+    eps = KINDS["ecm"].merged_eps({"eps": 0.1, "query": query, "counter": "wave"})
     grown = (1 + merged.error) if query == "point" else (1 + merged.error) ** 2
     assert eps == pytest.approx(max(grown - 1, 0.1 / 1.1 * grown), abs=1e-6)
+
+
+def test_the_eps_of_merged_ecm_sketches_of_shared_waves_holds():
+    """Bounds of merged sketches are no wider than that share of the arrivals, also where every cell is full."""
+    rng = np.random.default_rng(0)
+    for delta in (0.1, 0.01):
+        eps = KINDS["ecm"].merged_eps({"eps": 0.1, "delta": delta})
+        assert 0.1 < eps < 0.3
+        sites = [lt.EcmSketch(window=5_000, eps=0.1, delta=delta, seed=1) for _ in range(4)]
+        for site in sites:
+            site.update(rng.integers(0, 3_000, 50_000), np.arange(50_000) // 10)
+        answers = lt.merge(sites).counts(np.arange(3_000))
+        assert 0 < (answers.high - answers.low).max() <= eps * 200_000
 
 
 def test_an_unknown_kind_is_refused_with_the_names_of_all():

@@ -35,8 +35,15 @@ def _length(text: str | None) -> Any:
     return lt.arrivals(length) if kind == "arrivals" else text
 
 
+def _families(query: Query) -> list[Any]:
+    """The families that can promise an error for such a query."""
+    single = ["wave", "exphist", "randwave", "exact"]
+    return ["shared", *single] if query == Query.point else single
+
+
 def plan(
-    eps: Annotated[float, typer.Option(help="Largest error, as a share of the arrivals in range.")] = 0.01,
+    eps: Annotated[float | None, typer.Option(help="Largest error, as a share of the arrivals in range: 0.01.")] = None,
+    nbytes: Annotated[int | None, typer.Option(help="Most bytes, instead of --eps: shows what eps they buy.")] = None,
     delta: Annotated[float, typer.Option(help="Probability that an answer is off by more.")] = 0.01,
     window: Annotated[str, typer.Option(help="'1h', a plain integer, or 'arrivals:1000000'.")] = "1h",
     tick: Annotated[str | None, typer.Option(help="Finest step of time: '1s' by default, or 1 for integers.")] = None,
@@ -49,22 +56,27 @@ def plan(
 
     The windowed Count-Mins come last: they answer for the whole window only, with bounds but without a promised error.
     """
+    if eps is None and nbytes is None:
+        eps = 0.01
     with one_line_errors():
-        plans = [
-            lt.plan(
-                eps, delta, _length(window), tick=_length(tick), query=query.value,
-                merge_height=merge_height, counter=counter, arrivals=arrivals,
-            )
-            for counter in ("wave", "exphist", "randwave", "exact")
-        ]  # fmt: skip
-        whole = wcm_plan(eps, delta, plans[0].arrivals)
+        options: dict[str, Any] = {"tick": _length(tick), "query": query.value, "merge_height": merge_height}
+        length, plans = _length(window), []
+        for counter in _families(query):
+            try:
+                plans.append(lt.plan(eps, delta, length, nbytes=nbytes, counter=counter, arrivals=arrivals, **options))
+            except lt.ParameterError:
+                if nbytes is None or not plans:
+                    raise  # what is wrong with the first family is wrong with all; others may need more bytes for any eps
+        whole = wcm_plan(plans[0].eps, delta, plans[0].arrivals)
     if as_json:
         print_json([*(asdict(p) for p in plans), *whole])
         return
-    asked = f"EcmSketch(window={window}, eps={eps:g}, delta={delta:g}, query={query.value}, merge_height={merge_height})"
-    table = table_of(("counter",), ("width", "depth", "eps_cm", "eps_sw", "bytes"))
+    size_asked = f"nbytes={nbytes:,}" if nbytes is not None else f"eps={eps:g}"
+    asked = f"EcmSketch(window={window}, {size_asked}, delta={delta:g}, query={query.value}, merge_height={merge_height})"
+    table = table_of(("counter",), ("eps", "width", "depth", "eps_cm", "eps_sw", "bytes"))
     for p in plans:
-        table.add_row(p.counter, f"{p.width:,}", f"{p.depth}", f"{p.eps_cm:.4g}", f"{p.eps_sw:.4g}", size(p.bytes))
+        shares = [f"{share:.4g}" for share in (p.eps_cm, p.eps_sw)]
+        table.add_row(p.counter, f"{p.eps:.3g}", f"{p.width:,}", f"{p.depth}", *shares, size(p.bytes))
     console.show(title(f"{asked}, at most {plans[0].arrivals:,} arrivals in the window"), table)
     others = table_of(("sketch",), ("width", "depth", "bytes"))
     for row in whole:

@@ -1,127 +1,20 @@
 """From a wanted guarantee to the sizes that give it: the theorems of the papers, as functions.
 
 ECM-15 Theorems 1 to 3 split eps between the Count-Min array and its counters; section 5.1 sizes counters that will be
-merged. Nothing here builds anything: ``plan`` tells what a sketch will cost before it is made.
+merged. Nothing here builds anything. ``shared_sizes.py`` has the sizes of shared waves, ``sketch_plan.py`` what a sketch costs.
 """
 
 import functools
 import math
-from dataclasses import dataclass
 from typing import Literal, get_args
 
 from lately.core.arguments import check_choice, check_integer, check_probability
-from lately.core.durations import Duration, Window, arrivals
 
 Query = Literal["point", "inner"]
 Counter = Literal["wave", "exphist", "randwave", "exact", "shared"]
 
 #: The constant of the randomized wave: 36 is what its proof needs, 6 is what the paper measured with.
 SAMPLES = 6
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What a sketch with a wanted guarantee is made of, and what it costs.
-
-    Parameters
-    ----------
-    eps, delta
-        The error that was asked for, and the probability that an answer is off by more.
-    query
-        What eps is promised for: "point" for counts of keys, "inner" for inner products and self-joins.
-    counter
-        The family of the window counters: "wave", "exphist", "randwave" or "exact".
-    merge_height
-        How many levels of merging are planned.
-    eps_cm, eps_sw
-        The error of the Count-Min array, and that of a counter before merging.
-    delta_cm, delta_sw
-        The failure probability of the Count-Min array, and that of a counter: 0 unless it is randomized.
-    width, depth
-        The cells of a row, and the rows.
-    arrivals
-        The largest number of arrivals in the window, for which the cost is given.
-    bytes
-        The most bytes that all counters will take then.
-
-    >>> plan(0.1, 0.05, "1h").depth
-    3
-    """
-
-    eps: float
-    delta: float
-    query: Query
-    counter: Counter
-    merge_height: int
-    eps_cm: float
-    eps_sw: float
-    delta_cm: float
-    delta_sw: float
-    width: int
-    depth: int
-    arrivals: int
-    bytes: int
-
-
-def plan(
-    eps: float,
-    delta: float,
-    window: Duration | arrivals,
-    *,
-    tick: Duration | None = None,
-    query: Query = "point",
-    merge_height: int = 0,
-    counter: Counter = "wave",
-    arrivals: int = 1_000_000,
-    samples: int = SAMPLES,
-) -> Plan:
-    """What an ``EcmSketch`` with this guarantee will be made of, before it is built.
-
-    ``bytes`` is the most that its counters will take while at most ``arrivals`` arrivals lie in the window (randomized
-    waves: very likely the most).
-
-    Parameters
-    ----------
-    eps
-        The error, as a share of the arrivals in the range; with ``query="inner"``, of the product of both streams' arrivals.
-    delta
-        The probability that an answer is off by more.
-    window
-        The window: a duration such as "1h", an integer if times are integers, or ``lt.arrivals(n)``.
-    tick
-        The time resolution; by default "1s", or 1 if times are integers.
-    query
-        What eps is promised for: "point" (the default) for counts of keys, "inner" for inner products and self-joins.
-    merge_height
-        How many levels of merging are planned; 0 by default.
-    counter
-        The family of the window counters: "wave" (the default), "exphist", "randwave" or "exact".
-    arrivals
-        The largest number of arrivals in the window; 1,000,000 by default. A window of arrivals has its own.
-    samples
-        The constant of randomized waves: 6 by default; their proof needs 36.
-
-    >>> p = plan(0.1, 0.05, "1h")
-    >>> p.width, p.depth, round(p.eps_cm, 4), p.eps_sw
-    (30, 3, 0.0909, 0.1)
-    >>> round(plan(0.1, 0.05, "1h", merge_height=3).eps_sw, 4)
-    0.0241
-    """
-    shape = Window.of(window, tick)
-    eps_cm, target = split(eps, query)
-    eps_sw = premerge_error(target, merge_height)
-    delta_cm, delta_sw = deltas(delta, counter)
-    check_integer("arrivals", arrivals, 1, 2**62, remedy="give the largest number of arrivals that a window holds")
-    if shape.kind == "arrivals":
-        arrivals = shape.ticks
-    width, depth = count_min_size(eps_cm, delta_cm)
-    size = counter_bytes(counter, eps_sw, delta_sw, arrivals, samples)
-    total = counter_bytes("exact" if counter == "exact" else "wave", total_error(eps_sw), 0.0, arrivals, samples)
-    cells = 1 if counter == "exact" else width  # an exact row stores each arrival once, however wide it is
-    return Plan(
-        eps, delta, query, counter, merge_height, eps_cm, eps_sw, delta_cm, delta_sw,
-        width, depth, arrivals, cells * depth * size + total,
-    )  # fmt: skip
 
 
 def split(eps: float, query: str) -> tuple[float, float]:

@@ -12,6 +12,7 @@ ln(1/delta) of e/eps cells, as every row takes notes of its own.
 
 import functools
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 from lately.core.arguments import check_integer
@@ -25,6 +26,10 @@ _MERGING = 2 * 2**0.25
 #: The smallest error of the counter of all arrivals: below, it would take more than the cells.
 _FINEST_TOTAL = 0.0005
 _CELL = _NOTE = 4
+#: The longest gap between two notes that two bytes hold.
+_MAX_SHORT_GAP = 2**16 - 1
+#: All numbers of three digits from 1e-9 up to 1.
+_DIGITS = [float(f"{digits}e-{power}") for power in range(11, 2, -1) for digits in range(100, 1000)]
 
 
 class SharedSize(NamedTuple):
@@ -60,7 +65,7 @@ def shared_size(eps: float, delta: float, merge_height: int = 0) -> SharedSize:
         The levels of merging to come; 0 by default.
 
     >>> shared_size(0.01, 0.01)[:2], shared_size(0.01, 0.1)[:2]
-    ((2078, 2), (2210, 1))
+    ((2153, 2), (2153, 1))
     """
     check_integer("merge_height", merge_height, 0, 255, remedy="give the number of levels of merging to come")
     merging = 1 + _MERGING * merge_height
@@ -75,6 +80,20 @@ def shared_size(eps: float, delta: float, merge_height: int = 0) -> SharedSize:
             best = cost, SharedSize(math.ceil(odds / (eps - eps_sw)), depth, odds, eps_sw / merging)
     assert best is not None
     return best[1]
+
+
+def fillers(span: int, notes: int) -> int:
+    """The most fillers that two-byte gaps need in a window; -1 where they would take more room than gaps of four bytes.
+
+    Parameters
+    ----------
+    span
+        The length of the window, in ticks.
+    notes
+        How many notes a level must keep.
+    """
+    most = span // _MAX_SHORT_GAP
+    return most if 16 * most <= notes else -1
 
 
 def merged_error(eps: float, delta: float, height: int) -> float:
@@ -106,7 +125,7 @@ def total_error(eps: float) -> float:
     return max(eps, _FINEST_TOTAL)
 
 
-def shared_bytes(eps: float, delta: float, arrivals: int = ARRIVALS, merge_height: int = 0) -> int:
+def shared_bytes(eps: float, delta: float, arrivals: int = ARRIVALS, merge_height: int = 0, span: int = 0) -> int:
     """The bytes of an ``EcmSketch`` of shared waves while at most ``arrivals`` arrivals lie in the window.
 
     Parameters
@@ -119,38 +138,37 @@ def shared_bytes(eps: float, delta: float, arrivals: int = ARRIVALS, merge_heigh
         The largest number of arrivals in the window; 1,000,000 by default.
     merge_height
         The levels of merging to come; 0 by default.
+    span
+        The length of the window in ticks: gaps between notes take four bytes where it is long; by default two.
     """
     size = shared_size(eps, delta, merge_height)
-    capacity = shared_capacity(size.eps_sw)
-    cell = 2 if size.width < 2**16 else 4
-    row = _CELL * size.width + levels(arrivals, capacity) * (20 + (2 + cell) * capacity)
+    notes = shared_capacity(size.eps_sw)
+    most = fillers(span, notes)
+    note = (2 if most >= 0 else 4) + (2 if size.width < 2**16 else 4)
+    row = _CELL * size.width + levels(arrivals, notes) * (20 + note * (notes + max(most, 0)))
     total = wave_capacity(total_error(eps))
     return size.depth * row + 16 + 4 * total * levels(arrivals, total)
 
 
-def eps_for(nbytes: int, delta: float, arrivals: int = ARRIVALS, merge_height: int = 0) -> float:
-    """The smallest eps, to three digits, whose sketch takes at most ``nbytes``.
+def eps_for(nbytes: int, bytes_of: Callable[[float], int]) -> float:
+    """The smallest eps, to three digits, of which a sketch takes at most ``nbytes``.
 
     Parameters
     ----------
     nbytes
         The most bytes, from 1,000.
-    delta
-        The probability that a count is off by more than eps.
-    arrivals
-        The largest number of arrivals in the window; 1,000,000 by default.
-    merge_height
-        The levels of merging to come; 0 by default.
+    bytes_of
+        The bytes of a sketch with some eps, which fall as eps grows.
 
-    >>> eps_for(1_000_000, 0.01), shared_bytes(eps_for(1_000_000, 0.01), 0.01) <= 1_000_000
-    (0.000302, True)
+    >>> eps = eps_for(1_000_000, lambda eps: shared_bytes(eps, 0.01))
+    >>> eps, shared_bytes(eps, 0.01) <= 1_000_000
+    (0.000327, True)
     """
     check_integer("nbytes", nbytes, 1_000, 2**40, remedy="give the most bytes that the sketch may take")
-    digits = [round(k * 10.0**-power, power + 2) for power in range(9, 0, -1) for k in (x / 100 for x in range(100, 1000))]
-    low, high = 0, len(digits) - 1
-    if shared_bytes(digits[high], delta, arrivals, merge_height) > nbytes:
-        raise ParameterError(f"nbytes={nbytes!r} is too small for any eps at delta={delta!r}", remedy="give more bytes")
-    while low < high:  # bytes fall as eps grows
+    low, high = 0, len(_DIGITS) - 1
+    if bytes_of(_DIGITS[high]) > nbytes:
+        raise ParameterError(f"nbytes={nbytes!r} is too small for any eps", remedy="give more bytes, or a larger delta")
+    while low < high:
         middle = (low + high) // 2
-        low, high = (low, middle) if shared_bytes(digits[middle], delta, arrivals, merge_height) <= nbytes else (middle + 1, high)
-    return digits[high]
+        low, high = (low, middle) if bytes_of(_DIGITS[middle]) <= nbytes else (middle + 1, high)
+    return _DIGITS[high]

@@ -292,6 +292,8 @@ class SharedWave(CounterArray):
             # Sorted as single words, stamp above index: several times faster than an indirect sort.
             order = np.sort((stamps.astype(np.uint64) << _32) | np.arange(stamps.size, dtype=np.uint64)) & _LOW
             result.add_to_row(index, cells[order], stamps[order], weights[order])
+            arrived = sum(array.rows[index].arrived for array in inputs)
+            result.rows[index].arrived = max(result.rows[index].arrived, arrived)
         result.until = np.stack([_slack(inputs, shifts, index) for index in range(len(self.rows))])
         return result
 
@@ -346,11 +348,12 @@ class SharedWave(CounterArray):
             source.check(ages.size == len(self.rows) * _STEPS.size, "a wrong number of slack stamps")
             self.until = np.where(ages >= 0, now - ages, 0).astype(np.uint32).reshape(len(self.rows), -1)
             source.check(bool((np.diff(self.until.astype(np.int64), axis=1) <= 0).all()), "slack stamps out of order")
-            source.check(not self.until[:, 1:][:, _STEPS[:-1] > most].any(), "more slack than arrivals")
+            most_slack = min(most * self.height, MAX_COUNT)
+            source.check(not self.until[:, 1:][:, _STEPS[:-1] > most_slack].any(), "more slack than arrivals")
         for index, row in enumerate(self.rows):
             self._read_row(row, source, index, (now, newest, oldest))
             merged = int(counted[int(self.starts[index]) : int(self.starts[index + 1])].sum())
-            row.arrived = merged if self.height else most
+            row.arrived = max(merged, most) if self.height else most
         merged_long = self.height > 0 and any(row.arrived >= 2**32 for row in self.rows)
         if counted.max() < 2**32 and max(row.levels for row in self.rows) <= 32 and not merged_long:
             self.n = self.n.astype(np.uint32)
@@ -415,5 +418,6 @@ def _slack(inputs: Sequence[SharedWave], shifts: Sequence[int], index: int) -> A
         level = (incomplete >= since).sum(axis=1)
         exceeded = (array.until[index].astype(np.int64) + shift >= since).sum(axis=1)
         total += 2.0**level - 1 + np.where(exceeded > 0, _STEPS[exceeded - 1], 0)
+    total = np.minimum(total, sum(array.rows[index].arrived for array in inputs))  # no count is off by more than all
     bounds = np.concatenate(([0], _STEPS[:-1]))
     return np.array([at[total > bound].max(initial=0) for bound in bounds], np.uint32)

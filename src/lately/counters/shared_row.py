@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lately.core.jit import helper, kernel
+from lately.core.shared_sizes import fillers
 from lately.core.splitmix64 import GAMMA, mix
 from lately.counters.base import MAX_COUNT, MAX_STAMP
 from lately.counters.bits import newest_odd, trailing_zeros
@@ -30,9 +31,6 @@ HEAD, HELD, NEWEST, OLDEST, LOST = range(5)
 
 #: Marks an empty place of a table; no cell has this number.
 NO_CELL = np.uint32(2**32 - 1)
-
-#: The longest gap of two bytes.
-MAX_SHORT_GAP = 2**16 - 1
 
 
 class _Scratch(threading.local):
@@ -78,12 +76,6 @@ def phase(cell: Any, height: Any) -> Any:
 def room(size: int, capacity: int) -> int:
     """How many entries a level has room for after it outgrew ``size``; at first 16, then four times as many."""
     return min(4 * size or 16, capacity)
-
-
-def fillers(span: int, notes: int) -> int:
-    """The most fillers that two-byte gaps need in a window; -1 where they would take more room than gaps of four bytes."""
-    most = span // MAX_SHORT_GAP
-    return most if 16 * most <= notes else -1
 
 
 class Row:

@@ -1,10 +1,18 @@
 """ECM-sketches (ECM-15 §4 and §5): a Count-Min array whose cells are sliding-window counters.
 
     key ──> uint64 ──> one cell in each of ``depth`` rows of ``width`` ──> counters ──> min over the rows
-                                                                     └──> one finer counter for the stream's total
+                                                                     └──> one counter for the stream's total
 
-A point answer is within eps of all arrivals in range, with probability 1 - delta (Theorem 1; Theorem 3 for randomized
-waves), an inner product within eps of the product of both streams' arrivals (Theorem 2).
+With the papers' counters, a wave of its own for each cell, a point answer is within eps of all arrivals in range with
+probability 1 - delta (Theorem 1; Theorem 3 for randomized waves), an inner product within eps of the product of both streams'
+arrivals (Theorem 2).
+
+With shared waves, the default for counts, the same holds at about 1/eps instead of 1/eps² entries a row. Proof: let N be the
+arrivals in a range, f the count of a key. A cell holds more than odds/width of the other arrivals with probability 1/odds at
+most (Markov), so with probability 1 - odds^-depth = 1 - delta some cell holds at most f + odds/width·N. A shared wave knows
+the count of each cell to within 1 << level, which is at most eps_sw·N. Sizes are chosen so that odds/width + eps_sw = eps
+(``core/shared_sizes.py``). The bounds that come with an answer are those of ``noise.py``: they are no wider, and much tighter
+where few keys have most of the arrivals.
 """
 
 import math
@@ -23,6 +31,8 @@ from lately.core.key_types import KeyTypes
 from lately.core.keys import Keys, key_column
 from lately.core.plan import SAMPLES, Counter, Query, check_samples
 from lately.core.shared_sizes import merged_error, shared_size, total_error
+from lately.core.sketch_plan import family_for
+from lately.core.sketch_plan import plan as sized
 from lately.counters.base import CounterArray, Counts, Stamps
 from lately.counters.families import counter_array, starting_bytes
 from lately.counters.shared import SharedWave
@@ -107,7 +117,11 @@ class EcmSketch(WindowedCountMin[EcmShape], ExtractableSketch[EcmShape]):
     A count over the most recent period is off by at most ``eps`` times the arrivals in it, with probability 1 - ``delta``; a
     count over a range in the past, by ``eps`` times the arrivals since it began plus those since it ended. With
     ``query="inner"`` the same holds for inner products, with the product of both streams' arrivals. Memory is
-    O(1/eps² · ln 1/delta · log arrivals) whatever the stream; an update costs O(ln 1/delta).
+    O(1/eps · ln 1/delta · log arrivals) whatever the stream, with the papers' counters O(1/eps² · …); an update costs
+    O(ln 1/delta).
+
+    ``value`` is the best estimate, not the upper bound: see ``noise.py``. ``high`` is certain, ``low`` holds with probability
+    1 - delta (with the papers' counters ``value`` is the smallest of a key's cells, as they have it).
 
     Parameters
     ----------
@@ -119,12 +133,16 @@ class EcmSketch(WindowedCountMin[EcmShape], ExtractableSketch[EcmShape]):
         arrivals.
     delta
         The probability that an answer is off by more.
+    nbytes
+        The most bytes of memory at a million arrivals in the window, instead of ``eps``; ``sketch.eps`` is what they buy. A
+        level of notes is added each time the arrivals double. None by default.
     tick
         The time resolution, such as "1s", which is the default; 1 if times are integers.
     query
         What eps is promised for: "point" (the default) for counts of keys, "inner" for inner products and self-joins.
     counter
-        The family of the window counters: "wave" (the default), "exphist", "randwave" or "exact".
+        The family of the window counters: "shared" (the default for counts), "wave" (the default for ``query="inner"``),
+        "exphist", "randwave" or "exact".
     merge_height
         How many levels of merging are planned. Counters are built finer, so that eps holds after that many; 0 by
         default.
@@ -151,8 +169,9 @@ class EcmSketch(WindowedCountMin[EcmShape], ExtractableSketch[EcmShape]):
         self,
         *,
         window: Duration | arrivals,
-        eps: float,
+        eps: float | None = None,
         delta: float,
+        nbytes: int | None = None,
         tick: Duration | None = None,
         query: Query = "point",
         counter: Counter | None = None,
@@ -162,22 +181,21 @@ class EcmSketch(WindowedCountMin[EcmShape], ExtractableSketch[EcmShape]):
         samples: int = SAMPLES,
         salt: int | None = None,
     ) -> None:
+        family = family_for(query, counter)
+        guarantee = window_and_lateness(window, tick, lateness)
+        if nbytes is not None or eps is None:
+            sizing: dict[str, Any] = {"tick": tick, "query": query, "merge_height": merge_height, "counter": family}
+            eps = sized(eps, delta, window, nbytes=nbytes, samples=samples, **sizing).eps
         plan.split(eps, query)
-        counter = counter or ("shared" if query == "point" else "wave")
-        plan.deltas(delta, counter)
-        if counter == "shared" and query != "point":
-            raise ParameterError(
-                f"counter='shared' with query={query!r}: shared waves promise an error of counts, not of products (Theorem 2)",
-                remedy="give counter='wave' or 'exphist', or use a WindowedAmsSketch",
-            )
+        plan.deltas(delta, family)
         plan.premerge_error(eps, merge_height)
         check_samples(samples)
         shape = EcmShape(
-            *window_and_lateness(window, tick, lateness),
+            *guarantee,
             eps,
             delta,
             merge_height,
-            counter,
+            family,
             samples,
             query,
             check_word("seed", seed),

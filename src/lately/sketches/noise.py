@@ -82,7 +82,7 @@ class CollisionNoise:
             The probability, between 0 and 1.
         """
         depth, width = self._most.shape
-        rank = math.floor(width * chance ** (1 / depth) * (1 - 1e-12))
+        rank = math.floor(width * chance ** (1 / depth))
         return int(self._most[:, -rank].max()) if rank >= 1 else None
 
     def estimates(self, smallest: Counts) -> Counts:

@@ -46,7 +46,6 @@ class SketchCells:
     def cell_bounds(self, cells: Cells | None = None) -> Bounds:
         return self._sketch._cells_in_range(cells, self.ages, self._now)
 
-
     def dithered(self, cells: Cells | None = None) -> Bounds | None:
         return self._sketch._dithered_in_range(cells, self.ages, self._now)
 
@@ -217,9 +216,7 @@ class WindowedCountMin(WindowedSketch[S]):
         if newer is not None:
             end = self._array.dithered_since(self._stamp_at(newer, instant), cells)
             assert end is not None
-            bounds = Bounds(
-                start.low - end.high, start.value - end.value + end.remainder, start.high - end.low + end.remainder
-            )
+            bounds = Bounds(start.low - end.high, start.value - end.value + end.remainder, start.high - end.low + end.remainder)
         if self._reorder_buffer.ticks.size:
             held = self._buffered_by_cell(self._tick_at(older, instant))
             if newer is not None:
