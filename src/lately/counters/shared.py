@@ -28,7 +28,7 @@ from lately.counters.shared_row import Row, room
 
 #: Slack is kept as the newest stamp at which it exceeded each of these: a quarter of an octave apart.
 _STEPS = np.unique(np.floor(2 ** (np.arange(4 * 63) / 4))).astype(np.int64)
-_32, _LOW = np.uint64(32), np.uint64(2**32 - 1)
+_1, _32, _LOW = np.uint64(1), np.uint64(32), np.uint64(2**32 - 1)
 _FEW = 16  # from this many notes for each cell of a query, a table of those cells alone is faster
 
 
@@ -72,7 +72,7 @@ class Snapshot:
             kernels.tabulate(*self._notes, *tables)
         bounds = Bounds(*(np.empty(cells.size, np.int64) for _ in range(3)))
         array = self._array
-        kernels.look_up(cells, tables, array.n, np.uint64(array.height), self._rows, bounds)
+        kernels.look_up(cells, tables, array.n, array.draw, self._rows, bounds)
         return bounds
 
     def raw_all(self) -> Bounds:
@@ -81,8 +81,25 @@ class Snapshot:
         sums = np.zeros(array.cells, np.uint64)
         kernels.add_up(*self._notes, sums)
         bounds = Bounds(*(np.empty(array.cells, np.int64) for _ in range(3)))
-        kernels.bracket_all(sums, array.n, np.uint64(array.height), self._rows, bounds)
+        kernels.bracket_all(sums, array.n, array.draw, self._rows, bounds)
         return bounds
+
+    def dithered(self, levels: NDArray[np.int64]) -> Counts:
+        """The count of every cell plus its number at the start of the range modulo 1 << level, at the level of its row.
+
+        Over the random phases the second part is uniform on 0 .. (1 << level) - 1 whatever the count, and independent from
+        cell to cell (subtractive dithering), so its mean and variance are known.
+
+        Parameters
+        ----------
+        levels
+            A level for each row, none of them below ``levels`` of the snapshot; chosen without a look at the notes.
+        """
+        array, edges = self._array, self._array.starts.astype(np.int64)
+        shift, finest = (np.repeat(each, edges[1:] - edges[:-1]).astype(np.uint64) for each in (levels, self.levels))
+        passed = self.raw_all().value.astype(np.uint64)
+        start = array.n - passed - (array.n & ((_1 << finest) - _1))  # the number at the start, cut to the finest level
+        return (array.n - ((start >> shift) << shift)).astype(np.int64)
 
     @property
     def _rows(self) -> tuple[Any, ...]:
@@ -125,8 +142,25 @@ class SharedWave(CounterArray):
         self.capacity = shared_capacity(eps)
         self.starts = np.array([*starts, cells], np.uint32)
         self.rows = [Row(self.capacity) for _ in starts]
-        self.n: NDArray[np.uint64] = kernels.phases(cells, np.uint64(0))
+        self.salt = 0
+        self.n: NDArray[np.uint64] = kernels.phases(cells, self.draw)
         self.until = np.zeros((len(starts), _STEPS.size), np.uint32)
+
+    @property
+    def draw(self) -> np.uint64:
+        """What the random phases are drawn from, of 32 bits: arrays with the same one have the same phases."""
+        return np.uint64(self.height | self.salt << 8)
+
+    def begin_with(self, salt: int) -> None:
+        """Draw the phases of an empty array with a salt, so that its errors are independent of those of other arrays.
+
+        Parameters
+        ----------
+        salt
+            A number of 24 bits; 0 for arrays that were never given one.
+        """
+        self.salt = salt
+        self.n = kernels.phases(self.cells, self.draw)
 
     @property
     def merge_error(self) -> float:
@@ -231,7 +265,8 @@ class SharedWave(CounterArray):
 
     def _fresh(self, height: int) -> Self:
         fresh = type(self)(self.cells, self.span, self.eps, self.starts[:-1].tolist())
-        fresh.height, fresh.n = height, kernels.phases(self.cells, np.uint64(height))
+        fresh.height = height
+        fresh.begin_with(self.salt)
         return fresh
 
     def copy(self) -> Self:
@@ -244,7 +279,7 @@ class SharedWave(CounterArray):
     def write(self, out: Writer, now: int) -> None:
         live_from = self.live_from(now)
         out.u8(self.height)
-        out.integers(self.n - kernels.phases(self.cells, np.uint64(self.height)))
+        out.integers(self.n - kernels.phases(self.cells, self.draw))
         if self.height:
             out.integers(_ages(self.until.ravel(), now, live_from))
         for row in self.rows:
@@ -268,7 +303,7 @@ class SharedWave(CounterArray):
         counted = source.integers(0, MAX_COUNT)
         source.check(counted.size == self.cells, "cells are missing")
         source.check(float(counted.sum(dtype=np.float64)) <= MAX_COUNT * len(self.rows), "more arrivals than can be counted")
-        self.n = kernels.phases(self.cells, np.uint64(self.height)) + counted.astype(np.uint64)
+        self.n = kernels.phases(self.cells, self.draw) + counted.astype(np.uint64)
         oldest = min(self.span, now - 1)
         if self.height:
             ages = source.integers(-1, oldest)
