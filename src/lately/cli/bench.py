@@ -20,6 +20,7 @@ class Benchmark(StrEnum):
     speed = "speed"
     memory = "memory"
     error = "error"
+    joins = "joins"
     merge = "merge"
     questions = "questions"
     wcm = "wcm"

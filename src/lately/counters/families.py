@@ -11,7 +11,7 @@ from lately.counters.randwave import RandomizedWave
 from lately.counters.wave import Wave
 
 #: In the order of their numbers in stored bytes: append, never reorder.
-NAMES: tuple[Counter, ...] = ("wave", "exphist", "randwave", "exact")
+NAMES: tuple[Counter, ...] = ("wave", "exphist", "randwave", "exact", "shared")
 
 _PLAIN: dict[str, Callable[[int, int, float], CounterArray]] = {"wave": Wave, "exphist": ExponentialHistogram, "exact": Exact}
 
@@ -24,7 +24,7 @@ def counter_array(
         check_word("salt", salt)
     if name == "randwave":
         return RandomizedWave(cells, span, eps, delta, samples, salt)
-    check_choice("counter", name, NAMES)
+    check_choice("counter", name, (*_PLAIN, "randwave"))  # shared waves need to know the rows: their sketches build them
     return _PLAIN[name](cells, span, eps)
 
 
