@@ -43,11 +43,12 @@ and the bounds are wider by that:
 - *Merging* replays notes, which moves a count by at most the ``slack`` of the row, independently of the phases of the result,
   and by 0 on average: a variance of up to slack².
 - *Two sketches* have independent phases unless their first arrivals were equal, in key and time (``WindowedAmsSketch`` draws
-  them from it). Otherwise the product is off by up to 2·width·σ_a·σ_b more. For a *sum over sites* variances add up, and if
-  any two sites may depend on each other, standard deviations do.
+  them from it, a pipeline from the name of the site). Otherwise the product is off by up to 2·width·σ_a·σ_b more. For a *sum
+  over sites* variances add up; if up to m sites may depend on each other, the variance is up to m times that.
 """
 
 import math
+from collections import Counter
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -58,9 +59,6 @@ from lately.core import plan
 from lately.counters.base import Counts
 
 Floats = NDArray[np.float64]
-
-#: Standard deviations are rounded up to a multiple of 1/16 where they are added up over sites.
-_STEPS = 16
 
 
 class RowBounds(NamedTuple):
@@ -187,11 +185,9 @@ class Noise:
     # -- sums over sites -------------------------------------------------------------------------------------------------
 
     def parts(self) -> Floats:
-        """Numbers of a suffix that add up over sites without rounding, from which ``of_parts`` makes the noise of the sum."""
+        """Integers of a suffix that add up over sites without rounding, from which ``of_parts`` makes the noise of the sum."""
         square = self.slack**2
-        dither = np.rint(12 * (self.variance - square))
-        rounded = (np.ceil(_STEPS * part) / _STEPS for part in (np.sqrt(self.variance), self.norm))
-        return np.concatenate([dither, self.slack, square, *rounded])
+        return np.concatenate([np.rint(12 * (self.variance - square)), self.slack, square])
 
     @classmethod
     def of_parts(cls, parts: Floats, width: int, draws: tuple[int, ...]) -> "Noise":
@@ -206,16 +202,23 @@ class Noise:
         draws
             The draws of all sites.
         """
-        dither, slack, square, deviation, norm = parts.reshape(5, -1)
-        dither, draw, all_counters = dither / 12, (*draws, 0)[0], 2 * width
+        dither, slack, square = parts.reshape(3, -1)
+        dither, counters = dither / 12, 2 * width
         if len(draws) <= 1:
-            return cls._with_slack(dither, 1.8**0.25 * np.sqrt(dither), dither, dither, dither, slack, width, draw)
-        if len(set(draws)) < len(draws) or slack.any():
-            likely, most = all_counters * (dither + square / 12), all_counters * deviation**2
-            return cls(deviation**2, norm, np.zeros(dither.size), np.minimum(likely, most), most, slack, draws)
-        # The fourth moment of a sum of independent uniform numbers is at most that of a normal one.
-        known = all_counters * dither
-        return cls(dither, 3**0.25 * np.sqrt(dither), known, known, known, slack, draws)
+            return cls._with_slack(dither, 1.8**0.25 * np.sqrt(dither), dither, dither, dither, slack, width, (*draws, 0)[0])
+        # The fourth moment of a sum of independent uniform numbers is at most that of a normal one. If up to ``alike`` parts
+        # depend on each other, (Σ x)² ≤ alike·Σ x² among these (Cauchy and Schwarz), and so for the roots of all moments.
+        alike = max(Counter(draws).values())
+        most = alike * dither
+        return cls(
+            most + slack**2,
+            3**0.25 * np.sqrt(most) + slack,
+            counters * (dither if alike == 1 else np.zeros(dither.size)),
+            counters * (dither + square / 12),
+            counters * (most + slack**2),
+            slack,
+            draws,
+        )
 
 
 @dataclass(frozen=True, eq=False, slots=True)
