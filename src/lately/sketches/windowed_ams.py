@@ -36,7 +36,7 @@ from lately.core.codec import Reader, Writer, storable
 from lately.core.durations import Duration, arrivals
 from lately.core.errors import MergeError, ParameterError
 from lately.core.estimate import Estimate
-from lately.core.keys import SEED, Hashes, Keys, key_column
+from lately.core.keys import SEED, Hashes, Keys, all_hashes, key_column
 from lately.core.plan import SAMPLES, Counter
 from lately.core.splitmix64 import random_words
 from lately.counters.base import Bounds, CounterArray, Counts, Stamps
@@ -50,7 +50,7 @@ from lately.sketches.fourwise import polynomials, signed_cells
 from lately.sketches.hashing import DEFAULT_SEED
 from lately.sketches.range_view import RangeView
 from lately.sketches.scratch import scratch
-from lately.sketches.sketch_kind import SketchKind
+from lately.sketches.sketch_kind import NORMS, SECOND_MOMENT, SketchKind, Suitability
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -352,6 +352,26 @@ class WindowedAmsSketch(ExtractableSketch[AmsShape]):
             array.add_to_row(row, cells, stamps, counts)
         total.extend(stamps, counts)
 
+    def draw_phases(self, name: str) -> None:
+        """Draw the random phases of shared waves from a name instead of the first arrival; before any arrival.
+
+        Sketches with different names have independent errors, as sites should, whatever arrives first.
+
+        Parameters
+        ----------
+        name
+            What the phases are drawn from.
+
+        >>> sites = [WindowedAmsSketch(window=100, eps=0.2, delta=0.1) for _ in range(2)]
+        >>> for number, site in enumerate(sites):
+        ...     site.draw_phases(f"site {number}")
+        """
+        array = self._parts[0]
+        if self._now is not None:
+            raise ParameterError("the sketch has arrivals, whose phases are drawn", remedy="call draw_phases before any update")
+        if isinstance(array, SharedWave):
+            array.begin_with(_salt(int(all_hashes(key_column([name]))[0]), 0))
+
     # -- read ----------------------------------------------------------------------------------------------------------
 
     def self_join(self, last: Duration | None = None, between: tuple[Any, Any] | None = None) -> Estimate:
@@ -550,4 +570,12 @@ def _salt(key: int, tick: int) -> int:
     return int(random_words(key ^ int(random_words(tick, 1)[0]), 1)[0]) % _MOST_SALT + 1
 
 
-KIND = SketchKind("ams", WindowedAmsSketch)
+KIND = SketchKind(
+    "ams",
+    WindowedAmsSketch,
+    questions={
+        "self-join": Suitability(0, -1, SECOND_MOMENT),
+        "inner-product": Suitability(0, -1, NORMS),
+        "total": Suitability(0, 5),
+    },
+)
