@@ -300,6 +300,23 @@ def test_phases_follow_the_first_arrival_however_the_stream_is_cut():
     assert later._parts[0].salt != whole._parts[0].salt
 
 
+def test_sites_draw_their_phases_from_their_names():
+    keys, ticks = next(pair("skewed", 2))
+    sites = {}
+    for name in ("lima", "paris", "lima again"):
+        sites[name] = build()
+        sites[name].draw_phases(name.split()[0])
+        sites[name].update(keys, ticks)
+    draws = {name: int(site._parts[0].draw) for name, site in sites.items()}
+    assert draws["lima"] == draws["lima again"] != draws["paris"]
+    assert sites["lima"].to_bytes() == sites["lima again"].to_bytes()
+    noise = added([sites["lima"], sites["paris"]], {"last": WINDOW}).rows.noise
+    assert (noise.least == noise.most).all()
+    with pytest.raises(lt.ParameterError, match="call draw_phases before any update"):
+        sites["lima"].draw_phases("paris")
+    build(counter="wave").draw_phases("lima")  # has no phases to draw
+
+
 @given(stream=streams(most=200, cells=20), lateness=st.sampled_from([1, 10, 90]), seed=st.integers(0, 999))
 def test_lateness_sorts_in_what_comes_late(stream, lateness, seed):
     rng = np.random.default_rng(seed)
