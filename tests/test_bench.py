@@ -18,9 +18,21 @@ from lately import __version__, cli
 
 ROOT = Path(__file__).parent.parent
 NAMES = (
-    "speed", "single", "memory", "error", "merge", "questions",
-    "wcm", "windows", "monitors", "spark", "sites", "service", "start",
-)  # fmt: skip
+    "speed",
+    "single",
+    "memory",
+    "error",
+    "joins",
+    "merge",
+    "questions",
+    "wcm",
+    "windows",
+    "monitors",
+    "spark",
+    "sites",
+    "service",
+    "start",
+)
 HERE = [name for name in NAMES if name not in ("spark", "sites")]  # tests/spark/test_bench_spark.py has a session for these
 
 
@@ -147,6 +159,18 @@ def test_errors_on_a_file(stream):
             assert row["average"] <= row["eps"]
             assert row["beyond eps"] <= 0.15
     assert all(verdict["ok"] for verdict in report["verdicts"] if "randwave" not in verdict["claim"])
+
+
+def test_joins_on_a_file(stream):
+    result = run("joins", "--quick", "--json", "--data", stream)
+    assert result.exit_code == 0, result.output
+    report = reports_of(result.stdout)["joins"]
+    assert_complete(report)
+    rows = report["tables"][0]["rows"]
+    assert [row["what"] for row in rows] == ["EcmSketch(query='inner')"] * 3 + ["signed cells on shared waves"] * 3
+    assert rows[3]["bytes"] <= rows[0]["bytes"]
+    assert max(row["largest"] for row in rows[3:]) < max(row["largest"] for row in rows[:3])
+    assert all(verdict["ok"] for verdict in report["verdicts"])
 
 
 def test_what_people_see_names_the_file(stream):

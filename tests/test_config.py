@@ -15,13 +15,14 @@ from lately.sketches.dyadic import Dyadic
 from lately.sketches.ecm import EcmSketch
 from lately.sketches.quantiles import Quantiles
 from lately.sketches.topk import TopK
+from lately.sketches.windowed_ams import WindowedAmsSketch
 from lately.toml_lines import TomlLines, dotted
 
 PAGE = Path(__file__).parent.parent / "docs" / "pipeline.md"
 EXAMPLES = [
     block for block in re.findall(r"(?ms)^```toml\n(.*?)^```", PAGE.read_text()) if re.match(r"name =|\[source\]", block)
 ]
-CLASSES = {"ecm": EcmSketch, "topk": TopK, "quantiles": Quantiles, "dyadic": Dyadic}
+CLASSES = {"ecm": EcmSketch, "topk": TopK, "quantiles": Quantiles, "dyadic": Dyadic, "ams": WindowedAmsSketch}
 
 SMALL = """\
 name = "shop"
@@ -107,12 +108,19 @@ def test_sketches_are_what_queries_need():
         ("topk", base | {"k": 10}),
         ("ecm", base | {"query": "point"}),
         ("quantiles", base | numbers),
-        ("ecm", base | {"eps": 0.05, "delta": 0.2, "query": "inner"}),
+        ("ams", base | {"eps": 0.05, "delta": 0.2}),
         None,
     ]
     ports, skew, _ = map((flows := parse(EXAMPLES[2])).sketch_of, flows.queries)
     assert ports == ("dyadic", {"window": "10m", "eps": 0.01, "delta": 0.01, "universe": 65_536})
-    assert skew == ("ecm", {"window": "10m", "eps": 0.05, "delta": 0.01, "query": "inner"})
+    assert skew == ("ams", {"window": "10m", "eps": 0.05, "delta": 0.01})
+
+
+@pytest.mark.parametrize(("guarantee", "own", "eps"), [(0.01, None, 0.1), (0.2, None, 0.2), (0.01, 0.02, 0.02)])
+def test_joins_have_an_eps_of_their_own_as_theirs_is_a_share_of_the_norms(guarantee, own, eps):
+    text = asking('kind = "self-join"', *([] if own is None else [f"eps = {own}"])) + f"\n[guarantee]\neps = {guarantee}\n"
+    config = parse(text)
+    assert config.sketch_of(config.queries[0]) == ("ams", {"window": "1h", "eps": eps, "delta": 0.01})
 
 
 @pytest.mark.parametrize("text", EXAMPLES)
@@ -375,7 +383,7 @@ run.spark = 3
     ),
     "a sketch too large": (
         asking('kind = "self-join"', "eps = 0.000000002"),
-        ["13: queries[0]: eps=2e-09, delta=0.01 need 6,795,704,585 cells; give a larger eps"],
+        ["13: queries[0]: eps=2e-09, delta=0.01 need 25,629,621,861,583,308,800 cells; give a larger eps"],
     ),
     "a join with a filter": (
         asking('kind = "join"', 'left = "a"', 'right = "b"', 'where = "c"'),

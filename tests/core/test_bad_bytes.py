@@ -161,7 +161,12 @@ def _signed():
         signed.update(rng.integers(0, 9, 300), counts=rng.integers(-9, 10, 300))
         made |= {f"{name}-full": signed, f"{name}-merged": signed | signed, f"{name}-nothing": signed - signed}
     keys, times = rng.integers(0, 9, 300), np.sort(rng.integers(1000, 1400, 300))
-    for name, counter in (("lately", "wave"), ("lately-exphist", "exphist"), ("lately-exact", "exact")):
+    for name, counter in (
+        ("lately", "shared"),
+        ("lately-wave", "wave"),
+        ("lately-exphist", "exphist"),
+        ("lately-exact", "exact"),
+    ):
         build = functools.partial(lt.WindowedAmsSketch, eps=0.9, delta=0.4, counter=counter)
         made |= _updated(name, build, keys, times)
     return made

@@ -126,6 +126,39 @@ def test_some_cells_are_told_as_all_are(stream, span, eps):
         assert (np.abs(value - exact) < 2.0 ** snapshot.levels[ROW_OF]).all()
 
 
+@given(stream=weighted_streams, span=spans, eps=coarse, coarser=st.lists(st.integers(0, 5), min_size=3, max_size=3))
+def test_a_count_comes_with_the_number_at_the_start_of_its_range(stream, span, eps, coarser):
+    """At any level that is complete, and any coarser one; salts give other numbers."""
+    for salt in (0, 77):
+        array, stamps = SharedWave(CELLS, span, eps, STARTS), stream.ticks - origin_of(stream, span)
+        array.begin_with(salt)
+        first = array.n.copy()
+        assert (first == phases(CELLS, np.uint64(salt << 8)).astype(np.uint32)).all()
+        array.add(stream.cells, stamps.astype(np.uint32), stream.counts)
+        for since in some_suffixes(stamps, int(stamps[-1]), span):
+            snapshot, exact = array.at(since), truth(stream, stamps, since).astype(np.uint64)
+            levels = snapshot.levels + np.array(coarser)
+            at_start = (array.n - exact) % (np.uint64(1) << levels[ROW_OF].astype(np.uint64))
+            assert (snapshot.dithered_at(levels) == (exact + at_start).astype(np.int64)).all()
+
+
+def test_salts_stay_with_what_is_copied_and_merged():
+    array, now, stamps = build(make(1, 300, CELLS, 1, 0), 50, 0.5)
+    assert array.draw == 0
+    salted = SharedWave(CELLS, 50, 0.5, STARTS)
+    salted.begin_with(2**24 - 1)
+    salted.add(np.arange(300, dtype=np.uint32) % CELLS, np.sort(stamps).astype(np.uint32))
+    assert salted.copy().draw == salted.draw == 2**32 - 2**8
+    merged = salted.merged([array], [0, 0], now - 50)
+    assert merged.draw == salted.draw + np.uint64(1)
+    twin = SharedWave(CELLS, 50, 0.5, STARTS)
+    twin.salt = salted.salt
+    source = Reader(memoryview(written(salted, now)), 2**30)
+    twin.read(source, now, now, 300)
+    assert (twin.n == salted.n).all()
+    assert_same(twin.all_since(now - 20), salted.all_since(now - 20))
+
+
 @given(stream=weighted_streams, span=spans, eps=coarse)
 def test_a_row_pays_for_its_own_arrivals_only(stream, span, eps):
     """Another row's stream changes nothing in this one."""

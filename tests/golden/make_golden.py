@@ -110,7 +110,7 @@ def signed(keys, times):
         yield f"{name}-nothing", one - one
 
     def make(**options):
-        return lt.WindowedAmsSketch(**({"window": 1_000, "eps": 0.8, "delta": 0.4} | options))
+        return lt.WindowedAmsSketch(**({"window": 1_000, "eps": 0.8, "delta": 0.4, "counter": "wave"} | options))
 
     yield from variants("windowedams", make, keys, times)
     for counter in ("exphist", "exact"):

@@ -165,7 +165,15 @@ for _class in (lt.AmsSketch, lt.FastAmsSketch):
         windowed=False,
         lossless=True,
     )
-for _counter, _window in (("wave", "None"), ("exphist", "15"), ("exact", "15"), ("wave", "arrivals")):
+for _counter, _window in (
+    ("shared", "None"),
+    ("shared", "15"),
+    ("shared", "arrivals"),
+    ("wave", "None"),
+    ("exphist", "15"),
+    ("exact", "15"),
+    ("wave", "arrivals"),
+):
     CASES[f"WindowedAmsSketch-{_counter}-{_window}"] = Case(
         lambda counter=_counter, options=_WINDOWS[_window]: lt.WindowedAmsSketch(
             eps=0.7, delta=0.3, counter=counter, **options

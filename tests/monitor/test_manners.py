@@ -47,7 +47,7 @@ def test_time_does_not_go_back_before_zero():
 def test_a_windowed_sketch_is_as_good_at_sites_as_by_itself():
     """eps pays for the signs and for the counters: the layout is that of the sketch with the same guarantee."""
     layout = FastAms(eps=0.2, delta=0.01, window=60, seed=20_120_615).layout()
-    sketch = lt.WindowedAmsSketch(window=60, eps=0.2, delta=0.01)
+    sketch = lt.WindowedAmsSketch(window=60, eps=0.2, delta=0.01, counter="wave")
     assert (layout.rows, layout.width, layout.eps) == (sketch.depth, sketch.width, sketch.error)
     plain, ours = lt.FastAmsSketch(eps=0.2, delta=0.01), FastAms(eps=0.2, delta=0.01, seed=20_120_615).layout()
     assert (ours.rows, ours.width) == (plain.depth, plain.width)

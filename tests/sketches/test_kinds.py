@@ -47,7 +47,7 @@ def test_of_every_question_one_kind_is_the_first_choice():
     sizes = [(name, purpose) for name, kind in KINDS.items() for purpose in (None, *kind.purposes)]
     for question in QUESTIONS:
         fits = sorted(fit[:2] for size in sizes if (fit := suitability(question, *size)) is not None)
-        assert fits[0] == (0, 0)
+        assert fits[0] in ((0, 0), (0, -1))
         assert len(fits) == len(set(fits))
 
 

@@ -1,4 +1,7 @@
-"""Fast-AMS over a window against exact counts: certain where it says certain, within eps as often as it says."""
+"""Fast-AMS over a window against exact counts: certain where it says certain, within eps as often as it says.
+
+Shared waves, the default counter, are in ``test_dithered``.
+"""
 
 import math
 
@@ -21,7 +24,7 @@ WINDOWS = st.sampled_from([5, 60, 5000])
 
 def build(kind, window, **options):
     """An empty sketch over a window of so many ticks of this kind, with its naive twin."""
-    options = {"eps": 0.8, "delta": 0.01} | options
+    options = {"eps": 0.8, "delta": 0.01, "counter": "wave"} | options
     if kind == "arrivals":
         return lt.WindowedAmsSketch(window=lt.arrivals(window), **options), NaiveWindow(window - 1)
     return lt.WindowedAmsSketch(window=duration(kind, window), **options), NaiveWindow(window)
@@ -264,7 +267,7 @@ def test_arrivals_are_never_negative_and_neither_are_sums_of_them():
 
 def test_sizes_are_those_of_the_proof():
     for eps, delta, height in ((0.2, 0.05, 0), (0.5, 0.001, 2)):
-        sketch = lt.WindowedAmsSketch(window="1h", eps=eps, delta=delta, merge_height=height)
+        sketch = lt.WindowedAmsSketch(window="1h", eps=eps, delta=delta, merge_height=height, counter="wave")
         assert (sketch.width, sketch.depth) == ams_size(eps / 2, delta)
         assert sketch._parts[0].cells == 2 * sketch.width * sketch.depth
         s = merged_error(sketch._parts[0].eps, height)

@@ -78,11 +78,15 @@ def batch(spark, rows, tmp_path_factory):
 # -- the library's own -----------------------------------------------------------------------------------------------
 
 
-def built(name, lateness=None):
+def built(name, site, lateness=None):
     """The sketch that a name in the table ``sketches`` stands for."""
     options = {"window": "10m", "eps": 0.1, "delta": 0.1} | ({"lateness": lateness} if lateness else {})
     if name.startswith("ecm"):
-        return lt.EcmSketch(query="inner" if '"inner"' in name else "point", **options), "key"
+        return lt.EcmSketch(**options), "key"
+    if name.startswith("ams"):
+        sketch = lt.WindowedAmsSketch(**options)
+        sketch.draw_phases(f"{name} {site}")
+        return sketch, "key"
     if name.startswith("topk"):
         return lt.TopK(k=1, **options), "key"
     if name.startswith("quantiles"):
@@ -97,7 +101,7 @@ def by_hand(rows, name, site, lateness=None):
         if f"event = '{event}'" in name:
             keep &= np.array(rows["event"].to_pylist()) == event
     site_rows = rows.filter(pa.array(keep))
-    sketch, column = built(name, lateness)
+    sketch, column = built(name, site, lateness)
     sketch.update(site_rows[column].to_numpy(), site_rows["ts"].combine_chunks())
     return sketch
 
@@ -134,11 +138,11 @@ def test_answers_of_sites_are_those_of_the_library(batch, rows):
         tree = next(sketch for name, sketch in made.items() if name.startswith("dyadic"))
         assert answers["ranges of sites"][site, "0..3"] == of(tree.count_range(0, 3))
         views, buys, both = (
-            next(sketch for name, sketch in made.items() if '"inner"' in name and name.endswith(end))
+            next(sketch for name, sketch in made.items() if name.startswith("ams") and name.endswith(end))
             for end in ("'view'", "'buy'", '"10m"')
         )
         assert answers["pairs of sites"][site, None] == of(views.inner_product(buys))
-        assert answers["skew of sites"][site, None] == of(both.inner_product(both, last="2m"))
+        assert answers["skew of sites"][site, None] == of(both.self_join(last="2m"))
 
 
 def test_text_is_hashed_by_the_jvm_as_by_the_library(spark, rows, tmp_path):

@@ -83,7 +83,7 @@ def test_the_store_says_what_it_is_about(spark, source, tmp_path, mode):
     stored = {row["sketch"]: row["kind"] for row in table(config, "sketches")}
     assert {name: one["kind"] for name, one in about["sketches"].items()} == stored
     assert sorted((one["kind"], one["where"], one["query"]) for one in about["sketches"].values()) == [
-        ("ecm", "event = 'buy'", "inner"), ("ecm", "event = 'view'", "inner"), ("topk", "event = 'buy'", None),
+        ("ams", "event = 'buy'", None), ("ams", "event = 'view'", None), ("topk", "event = 'buy'", None),
     ]  # fmt: skip
     assert [watch["name"] for watch in about["monitors"]] == (["rush"] if monitors else [])
     assert check(config["store"]["path"]).findings == []

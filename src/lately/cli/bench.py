@@ -21,6 +21,7 @@ class Benchmark(StrEnum):
     single = "single"
     memory = "memory"
     error = "error"
+    joins = "joins"
     merge = "merge"
     questions = "questions"
     wcm = "wcm"

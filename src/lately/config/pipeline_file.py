@@ -6,7 +6,7 @@ from pydantic import Field, PrivateAttr, model_validator
 
 from lately.config.mistakes import MistakeCollector, Origin
 from lately.config.monitors import MonitorTable
-from lately.config.queries import Counts, Exact, Join, Quantiles, Query, QueryBase, Ranges, SelfJoin, Top
+from lately.config.queries import JOIN_EPS, Counts, Exact, Join, Quantiles, Query, QueryBase, Ranges, SelfJoin, Top
 from lately.config.sections import FILES_WITH_COLUMNS, Columns, Guarantee, Run, Source, StoreTable, WindowTable
 from lately.config.values import Name, Table
 from lately.core.errors import ParameterError
@@ -68,11 +68,12 @@ class Config(Table):
 
         Queries with the same kind and options can share one sketch.
         """
+        eps = max(self.guarantee.eps, JOIN_EPS) if isinstance(query, SelfJoin | Join) else self.guarantee.eps
         options: dict[str, Any] = {
             "window": self.window.length,
             "tick": self.window.tick,
             "lateness": self.window.lateness,
-            "eps": self.guarantee.eps if query.eps is None else query.eps,
+            "eps": eps if query.eps is None else query.eps,
             "delta": self.guarantee.delta if query.delta is None else query.delta,
         }
         options = {name: value for name, value in options.items() if value is not None}
@@ -80,7 +81,7 @@ class Config(Table):
             case Counts():
                 return "ecm", options | {"query": "point"}
             case SelfJoin() | Join():
-                return "ecm", options | {"query": "inner"}
+                return "ams", options
             case Top():
                 return "topk", options | {"k": query.k}
             case Quantiles():

@@ -16,6 +16,11 @@ def check_join_has_no_where(where: str | None) -> None:
         raise ParameterError("the filters of a join are left and right", remedy="leave where out")
 
 
+#: The eps of self-joins and joins that give none of their own, unless that of [guarantee] is larger. Theirs is a share of the
+#: norms, not of all rows, and takes 1/eps² bytes.
+JOIN_EPS = 0.1
+
+
 class QueryBase(Table):
     """What all queries have.
 
@@ -26,7 +31,7 @@ class QueryBase(Table):
     last
         The most recent period that it is about, e.g. "10m"; None for the whole window.
     eps, delta
-        Its own guarantee; None for the one of [guarantee].
+        Its own guarantee; None for the one of [guarantee], of joins and self-joins with an eps of at least 0.1.
     where
         A filter in SQL; None for all rows.
     by

@@ -16,6 +16,11 @@ Counter = Literal["wave", "exphist", "randwave", "exact", "shared"]
 #: The constant of the randomized wave: 36 is what its proof needs, 6 is what the paper measured with.
 SAMPLES = 6
 
+#: Signed cells on shared waves promise eps of the norms of streams whose norm is at least this share of their arrivals.
+LEAST_NORM = 1 / 16
+#: How often a row of shared waves may lack the level of notes that the number of arrivals calls for; see ``signed_waves``.
+MISSING_LEVEL = 0.002
+
 
 def split(eps: float, query: str) -> tuple[float, float]:
     """(eps_cm, eps_sw) that together give eps: ECM-15 Theorem 1 for point queries, Theorem 2 for inner products.
@@ -107,6 +112,45 @@ def ams_error(width: int, depth: int, delta: float) -> float:
     0.1
     """
     return math.sqrt(2 / (width * row_odds(depth, delta)))
+
+
+@functools.lru_cache(4096)
+def signed_waves(eps: float, delta: float) -> tuple[int, int, float]:
+    """(width, depth, eps_sw) of signed cells on shared waves: the fewest bytes for a promised error.
+
+    A cell's noise has a variance of at most u·n² with u = eps_sw²·``LEAST_NORM``^-2/12, where n is the norm of the stream, or
+    ``LEAST_NORM`` of its arrivals if that is more. A row's variance is at most (2/width + 8u + 5.6·width·u²)·n⁴ then (the
+    proof is in ``sketches.dithered``), and may be p·eps²·n⁴ for an odds p of each row that makes the median's odds delta
+    (Chebyshev, ``row_odds``). ``MISSING_LEVEL`` of p is for rows in which the level of notes with at most 1/eps_sw of them
+    expected has overflowed all the same: the notes of a level are a sum of independent parts, whose variance is at most what
+    is expected, and there is room for four deviations more (Bernstein). The arrivals themselves are known to within eps/10.
+
+    The bytes are those of the cells and of ten levels of notes, where a million arrivals end up. Stored sketches are read with
+    the sizes that this gives, so it cannot change.
+
+    Parameters
+    ----------
+    eps
+        The error, as a share of the product of both norms.
+    delta
+        The probability that an answer is off by more.
+
+    >>> signed_waves(0.1, 0.05)[:2], round(1 / signed_waves(0.1, 0.05)[2])
+    ((5990, 1), 1141)
+    """
+    best = (math.inf, 0, 0, 0.0)
+    for depth in range(1, 64, 2):
+        room = (row_odds(depth, delta) - MISSING_LEVEL) * eps * eps
+        if room <= 0:
+            continue
+        for step in range(1, 65):
+            width = math.ceil(2 / room * (1 + step / 16))
+            left = room - 2 / width
+            u = 2 * left / (8 + math.sqrt(64 + 22.4 * width * left))  # the root of 5.6·width·u² + 8u = left
+            eps_sw = min(math.sqrt(12 * u) * LEAST_NORM / (1 + eps / 5), 0.5)
+            size = depth * (16 * width + 80 * shared_capacity(eps_sw))
+            best = min(best, (size, width, depth, eps_sw))
+    return best[1:]
 
 
 @functools.lru_cache(4096)

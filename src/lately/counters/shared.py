@@ -87,6 +87,24 @@ class Snapshot:
         slack = self.slack[rows]
         return Dithered(value - slack, value, value + slack, remainder)
 
+    def dithered_at(self, levels: NDArray[np.int64]) -> Counts:
+        """The count of every cell plus its number at the start of the range modulo 1 << level, at the level of its row.
+
+        Over the random phases the second part is uniform on 0 .. (1 << level) - 1 whatever the count, and independent from
+        cell to cell (subtractive dithering), so its mean and variance are known.
+
+        Parameters
+        ----------
+        levels
+            A level for each row, none of them below ``levels`` of the snapshot; chosen without a look at the notes.
+        """
+        array, edges = self._array, self._array.starts.astype(np.int64)
+        shift, finest = (np.repeat(each, edges[1:] - edges[:-1]).astype(np.uint64) for each in (levels, self.levels))
+        numbers = array.n.astype(np.uint64)
+        rest = numbers & ((_1 << finest) - _1)
+        start = numbers - (self.multiples << finest) - rest  # the number there, cut to the finest level
+        return (numbers - ((start >> shift) << shift)).astype(np.int64)
+
     @property
     def multiples(self) -> NDArray[np.uint64]:
         """How many multiples of 1 << level each cell passed."""
@@ -149,12 +167,29 @@ class SharedWave(CounterArray):
         ends = [*starts[1:], cells]
         self.rows = [Row(start, end - start, span, notes) for start, end in zip(starts, ends, strict=True)]
         self.capacity = self.rows[0].capacity
+        self.salt = 0
         #: The number of each cell's newest arrival. Where 32 bits run over, only how much a cell counted in all is forgotten,
         #: so they are enough until there are more than 32 levels. Merged cells keep all bits.
-        self.n: NDArray[Any] = kernels.phases(cells, np.uint64(0)).astype(np.uint32)
+        self.n: NDArray[Any] = kernels.phases(cells, self.draw).astype(np.uint32)
         #: The multiples that every cell passed since the stamps that were asked last, until the next arrival.
         self.passed: dict[int, NDArray[np.uint64]] = {}
         self.until = np.zeros((len(starts), 0), np.uint32)  # as many columns as there are steps, once merged
+
+    @property
+    def draw(self) -> np.uint64:
+        """What the random phases are drawn from, of 32 bits: arrays with the same one have the same phases."""
+        return np.uint64(self.height | self.salt << 8)
+
+    def begin_with(self, salt: int) -> None:
+        """Draw the phases of an empty array with a salt, so that its errors are independent of those of other arrays.
+
+        Parameters
+        ----------
+        salt
+            A number of 24 bits; 0 for arrays that were never given one.
+        """
+        self.salt = salt
+        self.n = kernels.phases(self.cells, self.draw).astype(np.uint32)
 
     @property
     def merge_error(self) -> float:
@@ -212,14 +247,14 @@ class SharedWave(CounterArray):
     def _widen(self) -> None:
         """Give numbers 64 bits."""
         if self.n.dtype == np.uint32:
-            start = kernels.phases(self.cells, np.uint64(self.height))
+            start = kernels.phases(self.cells, self.draw)
             self.n = start + (self.n - start.astype(np.uint32))
 
     @property
     def numbering(self) -> tuple[Any, ...]:
         """What tells kernels how much a cell counted so far: the height, the bits of numbers, and which rows may have more."""
         overflowed = [not self.height and row.arrived >= 2**32 for row in self.rows]
-        return np.uint64(self.height), np.uint64(np.iinfo(self.n.dtype).max), np.array(overflowed)
+        return self.draw, np.uint64(np.iinfo(self.n.dtype).max), np.array(overflowed)
 
     def rebase(self, shift: int) -> None:
         self.passed.clear()
@@ -299,7 +334,8 @@ class SharedWave(CounterArray):
 
     def _fresh(self, height: int) -> Self:
         fresh = type(self)(self.cells, self.span, self.eps, self.starts[:-1].tolist())
-        fresh.height, fresh.n = height, kernels.phases(self.cells, np.uint64(height)).astype(np.uint32)
+        fresh.height = height
+        fresh.begin_with(self.salt)
         return fresh
 
     def copy(self) -> Self:
@@ -312,7 +348,7 @@ class SharedWave(CounterArray):
     def write(self, out: Writer, now: int) -> None:
         live_from = self.live_from(now)
         out.u8(self.height)
-        counted = self.n - kernels.phases(self.cells, np.uint64(self.height)).astype(self.n.dtype)
+        counted = self.n - kernels.phases(self.cells, self.draw).astype(self.n.dtype)
         out.integers(counted)
         if self.height:
             out.integers(_ages(self.until.ravel(), now, live_from))
@@ -341,7 +377,7 @@ class SharedWave(CounterArray):
         source.check(
             float(counted.sum(dtype=np.float64)) <= 1.000001 * MAX_COUNT * len(self.rows), "more arrivals than can be counted"
         )
-        self.n = kernels.phases(self.cells, np.uint64(self.height)) + counted.astype(np.uint64)
+        self.n = kernels.phases(self.cells, self.draw) + counted.astype(np.uint64)
         oldest = min(self.span, now - 1)
         if self.height:
             ages = source.integers(-1, oldest)

@@ -39,7 +39,7 @@ def pipeline_file(folder: str, trigger: str = "2 seconds") -> dict[str, Any]:
             {"name": "latency", "kind": "quantiles", "last": "1m", **_LATENCY},
             {"name": "latency by site", "kind": "quantiles", "last": "1m", "by": "site", **_LATENCY},
             {"name": "funnel", "kind": "counts", "keys": [LOGIN, "/cart", "/checkout", "/thanks"], "last": "1m"},
-            {"name": "skew", "kind": "self-join", "last": "1m", "eps": 0.02},
+            {"name": "skew", "kind": "self-join", "last": "1m", "eps": 0.1},
             {"name": "seen and bought", "kind": "join", "left": "event = 'view'", "right": "event = 'buy'", **_JOIN},
             {"name": "requests", "kind": "exact", "aggregate": "count", "last": "1m"},
             {"name": "requests by site", "kind": "exact", "aggregate": "count", "last": "1m", "by": "site"},
@@ -53,7 +53,7 @@ def pipeline_file(folder: str, trigger: str = "2 seconds") -> dict[str, Any]:
     }
 
 
-_JOIN = {"last": "1m", "eps": 0.02}
+_JOIN = {"last": "1m", "eps": 0.1}
 _LATENCY = {"q": [0.5, 0.9, 0.99], "lo": 0, "hi": 4000, "resolution": 1, "outside": "clip"}
 
 

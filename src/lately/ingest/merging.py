@@ -101,7 +101,7 @@ class Mergeable(WindowedState[S]):
         if counter is None:
             return f"the sizes of a {type(self).__name__} follow from the eps that it was built with"
         if counter == "shared":
-            return "the sizes of shared waves follow from the eps that they were built with"
+            return f"the sizes of a {type(self).__name__} of shared waves follow from the eps that it was built with"
         return "randomized waves unite without any loss" if counter == "randwave" else "exact counters have no error"
 
     def _check_size(self, inputs: Sequence[Self]) -> None:

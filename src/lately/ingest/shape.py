@@ -122,10 +122,10 @@ def read_window_shape(source: Reader) -> WindowShape:
     return WindowShape(*guarantee, height, additive=additive and height > 1)
 
 
-def read_shape(source: Reader) -> Shape:
-    """What ``Shape.write`` wrote."""
+def read_shape(source: Reader, shared: bool = False) -> Shape:
+    """What ``Shape.write`` wrote; ``shared`` tells whether its class has shared waves to choose from."""
     guarantee, (eps, additive) = _read_guarantee(source), _read_sizing(source)
-    counter = NAMES[source.choice(*range(len(NAMES)))]
+    counter = NAMES[source.choice(*(number for number, name in enumerate(NAMES) if shared or name != "shared"))]
     source.check(eps == 0 or counter in RESIZED, "an error of counters that cannot choose it")
     height, samples = source.u8(), source.within(source.u8(), 1, 255)
     return Shape(*guarantee, height, counter, samples, counter_eps=eps, additive=additive and height > 1)

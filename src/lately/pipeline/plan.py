@@ -18,6 +18,7 @@ from lately.monitor.monitor import Monitor
 from lately.pipeline.compatibility import CHANGE_BACK, exact_record, monitor_notes, monitor_record, query_notes
 from lately.pipeline.sketch_recipe import SketchRecipe
 from lately.sketches.hashing import DEFAULT_SEED
+from lately.sketches.windowed_ams import WindowedAmsSketch
 
 #: Each filter is one bit of an int64 column.
 MAX_FILTERS = 62
@@ -44,6 +45,19 @@ class SketchSpec:
     def empty(self) -> Any:
         """Return a new sketch."""
         return self.recipe.empty()
+
+    def empty_at(self, site: str) -> Any:
+        """Return a new sketch whose errors are independent of those of other sites, where its class can do that.
+
+        Parameters
+        ----------
+        site
+            The name of the site.
+        """
+        sketch = self.empty()
+        if isinstance(sketch, WindowedAmsSketch):
+            sketch.draw_phases(f"{self.name} {site}")
+        return sketch
 
 
 @dataclass(frozen=True)

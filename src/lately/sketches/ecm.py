@@ -354,7 +354,7 @@ class EcmSketch(WindowedCountMin[EcmShape], ExtractableSketch[EcmShape]):
 
     @classmethod
     def _read(cls, source: Reader) -> Self:
-        base = read_shape(source)
+        base = read_shape(source, shared=True)
         query, seed = _QUERIES[source.choice(0, 1)], source.u64()
         shape = EcmShape(**{field.name: getattr(base, field.name) for field in fields(base)}, query=query, seed=seed)
         cells = math.prod(shape.size)

@@ -50,11 +50,14 @@ class Extract:
     total
         Bounds of the number of arrivals: arrays of one number.
     spread
-        For each row of a tree, how far apart two values that one cell may be given can lie; empty for other sketches.
+        For each row of a tree, how far apart two values that one cell may be given can lie; of a ``WindowedAmsSketch`` of
+        shared waves, what is known of the noise of its cells; empty for other sketches.
     candidates
         The keys that could be heavy, of a TopK; None for other sketches.
     sums
         The counts of all cells plus their random remainders, of an EcmSketch or TopK of shared waves; None for others.
+    draws
+        What the random phases of each ``WindowedAmsSketch`` were drawn from; empty for other sketches.
 
     >>> from lately import EcmSketch
     >>> sites = [EcmSketch(window=100, eps=0.1, delta=0.1) for _ in range(2)]
@@ -71,6 +74,7 @@ class Extract:
     spread: Floats = field(default_factory=lambda: np.empty(0))
     candidates: CandidateSet | None = None
     sums: Bounds | None = None
+    draws: tuple[int, ...] = ()
 
     # -- what views read ---------------------------------------------------------------------------------------------------
 
@@ -125,6 +129,7 @@ class Extract:
             out.integers(self.candidates.least[order])
             out.integers(self.candidates.most[order])
             out.u64(self.candidates.missed)
+        out.u64s(np.array(self.draws, np.uint64))
         return out.bytes()
 
     @classmethod
@@ -146,8 +151,9 @@ class Extract:
             least, most = source.integers(0, MAX_COUNT), source.integers(0, MAX_COUNT)
             missed = source.within(source.u64(), 0, MAX_COUNT)
             candidates = CandidateSet(all_hashes(keys), np.arange(len(keys)), least, most, keys, missed)
+        draws = tuple(source.u64s().tolist())
         source.finish()
-        return cls(fingerprint, parts[0], parts[1], spread, candidates, sums)
+        return cls(fingerprint, parts[0], parts[1], spread, candidates, sums, draws)
 
 
 class ExtractSum:
@@ -166,6 +172,7 @@ class ExtractSum:
         self._sum: Extract | None = None
         self._lists: list[CandidateSet] = []
         self._waiting = 0
+        self._draws: list[int] = []
 
     def add(self, extract: Extract) -> None:
         """Add an extract, which is not changed."""
@@ -178,6 +185,7 @@ class ExtractSum:
         else:
             for part, more in zip(_arrays(self._sum), _arrays(extract), strict=True):
                 np.add(part, more, out=part)
+        self._draws += extract.draws
         if extract.candidates is not None:
             self._lists.append(extract.candidates)
             self._waiting += extract.candidates.hashes.size
@@ -189,7 +197,7 @@ class ExtractSum:
     def result(self) -> Extract:
         """The sum of all extracts, of which there must be at least one."""
         assert self._sum is not None
-        return replace(self._sum, candidates=_united(self._lists) if self._lists else None)
+        return replace(self._sum, candidates=_united(self._lists) if self._lists else None, draws=tuple(sorted(self._draws)))
 
 
 class ExtractableSketch(WindowedSketch[S]):
@@ -247,7 +255,7 @@ def extract(sketch: Any, last: Duration | None = None, now: int | None = None) -
     Parameters
     ----------
     sketch
-        An EcmSketch, TopK, Quantiles or Dyadic.
+        An EcmSketch, TopK, Quantiles, Dyadic or WindowedAmsSketch.
     last
         The length of the period, such as "10m"; the whole window by default.
     now

@@ -32,7 +32,7 @@ _STEPS = 16
 
 @kernel
 def _subtract_noise(smallest: Any, sizes: Any, chances: Any, medians: Any, values: Any) -> None:
-    """Subtract from each number the median noise that it implies; ``medians`` is -1 where it is not known yet."""
+    """Subtract from each number the median noise that numbers of its size imply; ``medians`` is -1 where it is not known yet."""
     for i in range(smallest.size):
         number = smallest[i]
         step = np.searchsorted(sizes, number, side="right") - 1
@@ -40,12 +40,12 @@ def _subtract_noise(smallest: Any, sizes: Any, chances: Any, medians: Any, value
             values[i] = 0
             continue
         if medians[step] < 0:
-            weight = 0.0
+            weight, below = 0.0, 0.0
             for k in range(step + 1):
-                weight += chances[k] / (max(number - sizes[k], 0) + 1)
-            medians[step], below = number, 0.0
+                weight += chances[k] / (sizes[step] - sizes[k] + 1)
+            medians[step] = sizes[step]
             for k in range(step + 1):
-                below += chances[k] / (max(number - sizes[k], 0) + 1)
+                below += chances[k] / (sizes[step] - sizes[k] + 1)
                 if weight > 0 and below >= weight / 2:
                     medians[step] = sizes[k]
                     break

@@ -21,6 +21,8 @@ ROWS = "the rows in the range"
 ROWS_IN_TIME = "the rows in the range of time"
 SQUARE_OF_ROWS = "the square of the rows in the range"
 PRODUCT_OF_ROWS = "left rows times right rows in the range"
+SECOND_MOMENT = "the answer, or of 1/256 of the square of the rows in the range if that is more"
+NORMS = "the product of both norms (the root of a self-join, or 1/16 of the rows in the range if that is more)"
 
 
 class Suitability(NamedTuple):

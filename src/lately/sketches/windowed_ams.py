@@ -4,8 +4,10 @@ A cell is a pair of window counters, one for the keys whose sign is plus and one
 
     key ──> uint64 ──> row · 2·width + 2·bucket + (0 for plus, 1 for minus) ──> counters ──> plus - minus ──> as Fast-AMS
 
-What can be proved. Let x be a row of exact differences, c that of exact sums (plus + minus), and y the row that counters give
-which are each off by at most s of their count. Then |y - x| ≤ s·c cell by cell and |x| ≤ c, so the row's self-join is off by
+The counters of a row are shared waves (``counters.shared``); ``dithered`` has what can be proved of them. The other families
+count in each cell on its own. What can be proved of those: let x be a row of exact differences, c that of exact sums
+(plus + minus), and y the row that counters give which are each off by at most s of their count. Then |y - x| ≤ s·c cell by
+cell and |x| ≤ c, so the row's self-join is off by
 
     | |y|² - |x|² | = |(y - x)·(y + x)| ≤ s|c|·(2|x| + s|c|) ≤ (2s + s²)·|c|²
 
@@ -15,7 +17,7 @@ is the second moment and |c|² the largest of the rows'; a row's is F2 + (N² - 
 same way an inner product is off by at most eps/2·|a||b| + eps/2·|c_a||c_b|. A range in the past is a difference of two counts:
 there c is the arrivals since it began plus those since it ended.
 
-The bounds of an answer state its actual error. Every counter has certain bounds, and interval arithmetic makes certain
+The bounds of an answer state its actual error. A counter of its own has certain bounds, and interval arithmetic makes certain
 bounds of each exact row from them. If low_r ≤ x_r ≤ high_r in every row, then median(low) ≤ median(x) ≤
 median(high), because a median does not fall when any of its numbers grows. Only the distance of the
 median of exact rows from the truth is a matter of probability, as in Fast-AMS.
@@ -34,20 +36,29 @@ from lately.core.codec import Reader, Writer, storable
 from lately.core.durations import Duration, arrivals
 from lately.core.errors import MergeError, ParameterError
 from lately.core.estimate import Estimate
-from lately.core.keys import SEED, Hashes, Keys, key_column
+from lately.core.keys import SEED, Hashes, Keys, all_hashes, key_column
 from lately.core.plain_values import plain_key
 from lately.core.plan import SAMPLES, Counter
-from lately.counters.base import CounterArray, Counts, Stamps
+from lately.core.splitmix64 import random_words
+from lately.counters.base import Bounds, CounterArray, Counts, Stamps
 from lately.counters.families import counter_array, starting_bytes
+from lately.counters.shared import SharedWave
 from lately.ingest.shape import Shape, read_shape, window_and_lateness
 from lately.sketches.ams import MOST_CELLS, FastAmsSketch
+from lately.sketches.dithered import DitheredRows, Noise, level_for
+from lately.sketches.extracts import Extract, ExtractableSketch
 from lately.sketches.fourwise import polynomials, signed_cells
 from lately.sketches.hashing import DEFAULT_SEED
+from lately.sketches.range_view import RangeView
 from lately.sketches.scratch import scratch
-from lately.sketches.sketch_kind import SketchKind
-from lately.sketches.windowed_sketch import WindowedSketch
+from lately.sketches.sketch_kind import NORMS, SECOND_MOMENT, SketchKind, Suitability
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+#: The share of eps that the counter of the total takes where the cells are shared waves.
+_TENTH = 10
+_MOST_SALT = 2**24 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,18 +68,23 @@ class AmsShape(Shape):
     seed: int
 
     @property
+    def shared(self) -> bool:
+        """Whether the cells of a row share one wave."""
+        return self.counter == "shared"
+
+    @property
     def eps_ams(self) -> float:
-        """The error of the table."""
+        """The error of the table, where it is apart from that of the counters."""
         return plan.ams_split(self.eps)[0]
 
     @property
     def eps_sw(self) -> float:
-        return self.before_merges(plan.ams_split(self.eps)[1])
+        return self.before_merges(plan.signed_waves(self.eps, self.delta)[2] if self.shared else plan.ams_split(self.eps)[1])
 
     @property
     def size(self) -> tuple[int, int]:
         """(width, depth)."""
-        return plan.ams_size(self.eps_ams, self.delta)
+        return plan.signed_waves(self.eps, self.delta)[:2] if self.shared else plan.ams_size(self.eps_ams, self.delta)
 
     def write(self, out: Writer) -> None:
         Shape.write(self, out)  # super() does not work in a dataclass with slots
@@ -101,14 +117,111 @@ class Rows(NamedTuple):
         return low, value, high
 
 
+class AmsView(RangeView):
+    """Answers of a ``WindowedAmsSketch`` about one range.
+
+    Parameters
+    ----------
+    shape
+        What the sketch was asked for.
+    rows
+        The signed cells of the range.
+    total
+        Bounds of all arrivals.
+    """
+
+    def __init__(self, shape: AmsShape, rows: Rows | DitheredRows, total: Bounds) -> None:
+        super().__init__(shape.delta)
+        self.shape, self.rows, self._total = shape, rows, total
+
+    def total_bounds(self) -> Bounds:
+        return self._total
+
+    def self_join(self) -> Estimate:
+        """The second moment of the range: the sum of the squares of all frequencies."""
+        low, value, high = self._second_moment()
+        return Estimate(value, low, high, 1 - self.delta)
+
+    def inner_product(self, other: "AmsView") -> Estimate:
+        """The sum over all keys of the product of their frequencies in two streams, over the same range of time."""
+        _check_comparable(self.shape, other.shape)
+        moments = self._second_moment()[2], other._second_moment()[2]
+        most = float(self._total.high[0]) * float(other._total.high[0]) if self.shape.shared else math.inf
+        return self._product(other.rows, moments, 1 - 3 * self.delta, 0.0, most)
+
+    def range_sum(self, table: Floats, square: float, least: float) -> Estimate:
+        """The inner product with a known vector.
+
+        Parameters
+        ----------
+        table
+            The signed cells of the vector.
+        square
+            The square of its norm.
+        least
+            No answer is below this.
+        """
+        vector: Rows | DitheredRows
+        if self.shape.shared:
+            vector = DitheredRows(table, Noise.none(len(table)), self.delta)
+        else:
+            vector = Rows(table, table, table)
+        return self._product(vector, (self._second_moment()[2], square), 1 - 2 * self.delta, least, math.inf)
+
+    def _second_moment(self) -> tuple[float, float, float]:
+        if isinstance(self.rows, Rows):
+            low, value, high = self.rows.squared().medians()
+            return low / (1 + self.shape.eps_ams), value, high / (1 - self.shape.eps_ams)
+        low, value, high = self.rows.squares().medians()
+        # Each arrival is a pair with itself, and at most all are of one key: certain, so it cannot cross the likely bounds
+        # unless those are wrong.
+        fewest, most = float(self._total.low[0]), float(self._total.high[0]) ** 2
+        low, high = min(max(low, fewest), most), max(min(high, most), fewest)
+        return low, min(max(value, low), high), high
+
+    def _product(
+        self, other: Rows | DitheredRows, moments: tuple[float, float], confidence: float, least: float, most: float
+    ) -> Estimate:
+        """The median of the rows, with the error of the table around it; ``moments`` are at most those of both."""
+        norms = math.sqrt(moments[0] * moments[1])
+        if isinstance(self.rows, DitheredRows) and isinstance(other, DitheredRows):
+            low, value, high = self.rows.products(other, moments).medians()
+            most = min(most, norms * (1 + 1e-12))  # Cauchy and Schwarz
+        else:
+            assert isinstance(self.rows, Rows)
+            assert isinstance(other, Rows)
+            off = self.shape.eps_ams * norms
+            low, value, high = self.rows.times(other).medians()
+            low, high = low - off, high + off
+        low, value, high = (min(max(part, least), most) for part in (low, value, high))
+        return Estimate(value, low, high, max(confidence, 0.0))
+
+
+def _check_comparable(shape: AmsShape, other: AmsShape) -> None:
+    """Refuse two streams whose sketches give no inner product."""
+    names = ["window", "eps", "delta", "seed"]
+    if shape.shared != other.shared:
+        names.append("counter")  # the sizes of shared waves are others
+    for name in names:
+        left, right = getattr(shape, name), getattr(other, name)
+        if left != right:
+            raise MergeError(f"two streams differ in {name}: {left!r} and {right!r}", remedy="build their sketches alike")
+
+
 @storable(15)
-class WindowedAmsSketch(WindowedSketch[AmsShape]):
+class WindowedAmsSketch(ExtractableSketch[AmsShape]):
     """Second moments, inner products and sums over keys, over a sliding window; mergeable across sites.
 
-    With probability 1 - ``delta`` a second moment F2 of the most recent period is off by at most eps/2 of F2 plus eps/2 of
-    F2 + (N² - F2)/width, where N is the number of arrivals and the second part an average; the bounds of an answer state its
-    actual error. An ``EcmSketch`` is off by eps·N² instead, which says nothing where there are many keys. Memory is
-    O(1/eps³ · ln 1/delta · log arrivals), an update costs O(ln 1/delta).
+    With probability 1 - ``delta`` an answer about the most recent period is off by at most ``eps`` times the product of both
+    norms (the roots of the second moments), where a norm counts at least as a sixteenth of the arrivals; so a second moment
+    is off by at most eps of itself, unless the stream is spread that evenly over its keys. Phases of two sketches must be
+    independent for inner products: they are unless the first arrivals of both had the same key and time. The bounds of an
+    answer state its actual error, after merges and for ranges in the past too, which ``eps`` does not cover. An ``EcmSketch``
+    is off by eps·N² instead, with N arrivals, which says nothing where there are many keys. Memory is
+    O(1/eps² · 1/delta + 1/eps · log arrivals), an update costs O(1) for each of at most O(ln 1/delta) rows.
+
+    Other counters than shared waves are built for eps/2 of F2 plus eps/2 of F2 + (N² - F2)/width, the second part an average,
+    in O(1/eps³ · ln 1/delta · log arrivals).
 
     Parameters
     ----------
@@ -122,10 +235,10 @@ class WindowedAmsSketch(WindowedSketch[AmsShape]):
     tick
         The time resolution, such as "1s", which is the default; 1 if times are integers.
     counter
-        The family of the window counters: "wave" (the default), "exphist" or "exact".
+        The family of the window counters: "shared" (the default), "wave", "exphist" or "exact".
     merge_height
-        How many levels of merging are planned. Counters are built finer, so that eps holds after that many; 0 by
-        default.
+        How many levels of merging are planned. Counters are built finer; 0 by default. The eps of "wave" and "exphist"
+        holds after that many.
     lateness
         How much older than the newest arrival an arrival may be, such as "5m". Arrivals wait in a buffer for that long;
         by default they do not wait, and older ones are late.
@@ -150,7 +263,7 @@ class WindowedAmsSketch(WindowedSketch[AmsShape]):
         eps: float,
         delta: float,
         tick: Duration | None = None,
-        counter: Counter = "wave",
+        counter: Counter = "shared",
         merge_height: int = 0,
         lateness: Duration | None = None,
         seed: int = DEFAULT_SEED,
@@ -160,7 +273,7 @@ class WindowedAmsSketch(WindowedSketch[AmsShape]):
         if counter == "randwave":
             raise ParameterError(
                 "counter='randwave': randomized waves give no guarantee for self-joins and inner products (ECM-15 section 7.2)",
-                remedy="give counter='wave', 'exphist' or 'exact'",
+                remedy="give counter='shared', 'wave', 'exphist' or 'exact'",
             )
         shape = AmsShape(
             *window_and_lateness(window, tick, lateness), eps, delta, merge_height, counter, SAMPLES, check_word("seed", seed)
@@ -188,7 +301,10 @@ class WindowedAmsSketch(WindowedSketch[AmsShape]):
 
     @property
     def error(self) -> float:
-        """The current error of the counters, after h levels of merging: (1 + eps_sw)^(h + 1) - 1; 0 if they are exact."""
+        """The current error of the counters, after h levels of merging: (1 + eps_sw)^(h + 1) - 1; 0 if they are exact.
+
+        That of shared waves is a share of the arrivals, that of others of a counter's own count.
+        """
         return 0.0 if self.counter == "exact" else self._parts[0].error
 
     @classmethod
@@ -231,10 +347,32 @@ class WindowedAmsSketch(WindowedSketch[AmsShape]):
         hashes, cells = scratch(stamps.size)
         hashes.fill(SEED)
         keys.hash_into(start, hashes)
+        if isinstance(array, SharedWave) and not array.salt:
+            array.begin_with(_salt(int(hashes[0]), int(stamps[0]) + self._origin))
         for row in range(self.depth):
             signed_cells(hashes, row, self._words, self._width, cells)
             array.add_to_row(row, cells, stamps, counts)
         total.extend(stamps, counts)
+
+    def draw_phases(self, name: str) -> None:
+        """Draw the random phases of shared waves from a name instead of the first arrival; before any arrival.
+
+        Sketches with different names have independent errors, as sites should, whatever arrives first.
+
+        Parameters
+        ----------
+        name
+            What the phases are drawn from.
+
+        >>> sites = [WindowedAmsSketch(window=100, eps=0.2, delta=0.1) for _ in range(2)]
+        >>> for number, site in enumerate(sites):
+        ...     site.draw_phases(f"site {number}")
+        """
+        array = self._parts[0]
+        if self._now is not None:
+            raise ParameterError("the sketch has arrivals, whose phases are drawn", remedy="call draw_phases before any update")
+        if isinstance(array, SharedWave):
+            array.begin_with(_salt(int(all_hashes(key_column([name]))[0]), 0))
 
     # -- read ----------------------------------------------------------------------------------------------------------
 
@@ -248,8 +386,7 @@ class WindowedAmsSketch(WindowedSketch[AmsShape]):
         between
             Two ages or times, the older first, such as ("2h", "1h"), instead of ``last``; None by default.
         """
-        low, value, high = self._second_moment(self._rows(self._range(last, between)))
-        return Estimate(value, low, high, 1 - self.delta)
+        return self.in_range(last, between).self_join()
 
     def inner_product(
         self, other: "WindowedAmsSketch", last: Duration | None = None, between: tuple[Any, Any] | None = None
@@ -267,13 +404,27 @@ class WindowedAmsSketch(WindowedSketch[AmsShape]):
         between
             Two ages or times, the older first, such as ("2h", "1h"), instead of ``last``; None by default.
         """
-        self._comparable(other)
+        if not isinstance(other, WindowedAmsSketch):
+            raise MergeError(
+                f"an inner product of a WindowedAmsSketch and a {type(other).__name__}", remedy="give two WindowedAmsSketches"
+            )
+        _check_comparable(self._shape, other._shape)
         ages = self._range(last, between)
         times = [t for t in (self._now, other._now) if t is not None]
         now = max(times) if times and self._window.kind != "arrivals" else None
-        left, right = self._rows(ages, now), other._rows(ages, now)
-        norms = math.sqrt(self._second_moment(left)[2] * self._second_moment(right)[2])
-        return self._within(left.times(right), norms, 1 - 3 * self.delta, least=0.0)
+        return self._view(ages, now).inner_product(other._view(ages, now))
+
+    def in_range(self, last: Duration | None = None, between: tuple[Any, Any] | None = None) -> AmsView:
+        """A view of one range, which answers several questions about it.
+
+        Parameters
+        ----------
+        last
+            The most recent period, such as "10m"; the whole window by default.
+        between
+            Two ages or times, the older first, such as ("2h", "1h"), instead of ``last``; None by default.
+        """
+        return self._view(self._range(last, between))
 
     def range_sum(
         self, keys: Any, *, weights: Any = None, last: Duration | None = None, between: tuple[Any, Any] | None = None
@@ -293,39 +444,79 @@ class WindowedAmsSketch(WindowedSketch[AmsShape]):
         between
             Two ages or times, the older first, such as ("2h", "1h"), instead of ``last``; None by default.
 
-        >>> sketch = WindowedAmsSketch(window=100, eps=0.2, delta=0.1)
+        >>> sketch = WindowedAmsSketch(window=100, eps=0.2, delta=0.05)
         >>> sketch.update([3, 40, 500], [10, 20, 30], [7, 2, 1])
         >>> sketch.range_sum(range(0, 100)).value, sketch.range_sum(range(0, 100), last=15).value
         (9.0, 2.0)
         """
-        rows = self._rows(self._range(last, between))
+        view = self.in_range(last, between)
         vector, square = self._plain()._vector(keys, weights)
-        table = vector.table.astype(np.float64)
-        norms = math.sqrt(self._second_moment(rows)[2] * square)
         least = 0.0 if vector.total() == vector.weight else -math.inf
-        return self._within(rows.times(Rows(table, table, table)), norms, 1 - 2 * self.delta, least)
-
-    def _second_moment(self, rows: Rows) -> tuple[float, float, float]:
-        low, value, high = rows.squared().medians()
-        return low / (1 + self._shape.eps_ams), value, high / (1 - self._shape.eps_ams)
-
-    def _within(self, rows: Rows, norms: float, confidence: float, least: float) -> Estimate:
-        """The median of the rows, with the error of the table around it; no answer is below ``least``."""
-        off = self._shape.eps_ams * norms
-        low, value, high = rows.medians()
-        return Estimate(max(value, least), max(low - off, least), max(high + off, least), max(confidence, 0.0))
+        return view.range_sum(vector.table.astype(np.float64), square, least)
 
     def _plain(self) -> FastAmsSketch:
         """An empty sketch without a window that has the same hash functions."""
         shape, table = self._shape, np.zeros(self.width * self.depth, np.int64)
         return FastAmsSketch._of(self.width, self.depth, shape.eps_ams, shape.delta, shape.seed, table, 0, 0)
 
-    def _rows(self, ages: tuple[int, int | None], now: int | None = None) -> Rows:
+    def _view(self, ages: tuple[int, int | None], now: int | None = None) -> AmsView:
+        total = self._total_in_range(ages, now)
+        rows = self._dithered_rows(ages, now, total) if self._shape.shared else Rows(*self._signed_bounds(ages, now))
+        return AmsView(self._shape, rows, total)
+
+    def _signed_bounds(self, ages: tuple[int, int | None], now: int | None = None) -> tuple[Floats, Floats, Floats]:
         """Bounds of the signed cells in a range."""
         bounds = self._bounds(self._parts[0], None, self._buffered_by_counter, ages, now)
         low, value, high = (part.reshape(self.depth, self.width, 2) for part in bounds)  # whole numbers, which cancel exactly
         plus, minus = (low[..., 0], value[..., 0], high[..., 0]), (high[..., 1], value[..., 1], low[..., 1])
-        return Rows(*((added - removed).astype(np.float64) for added, removed in zip(plus, minus, strict=True)))
+        signed = [(added - removed).astype(np.float64) for added, removed in zip(plus, minus, strict=True)]
+        return signed[0], signed[1], signed[2]
+
+    def _dithered_rows(self, ages: tuple[int, int | None], now: int | None, total: Bounds) -> DitheredRows:
+        """The signed cells in a range, with their noise."""
+        older, newer = ages
+        table, noise, _ = self._suffix(older, now)
+        if newer is not None:
+            recent, its_noise, levels = self._suffix(newer, now)
+            table, noise = table - recent, noise.less(its_noise, levels, float(total.high[0]), self.width)
+        return DitheredRows(table.astype(np.float64), noise, self.delta)
+
+    def _suffix(self, age: int, now: int | None = None) -> tuple[Ints, Noise, Ints]:
+        """The signed cells of the last ``age`` ticks, their noise, and the level of notes in each row."""
+        array, total = self._parts
+        assert isinstance(array, SharedWave)
+        levels, instant = np.zeros(self.depth, np.int64), now if now is not None else self._now
+        if instant is None:
+            return np.zeros((self.depth, self.width), np.int64), Noise.none(self.depth), levels
+        stamp = self._stamp_at(age, instant)
+        snapshot, arrivals = array.at(stamp), total.since(np.zeros(1, np.uint32), stamp)
+        if array.height == 0 and arrivals.low[0] >= self._arrived - self._reorder_buffer.counts.sum():
+            counts, noise = snapshot.raw_all().high, Noise.none(self.depth)  # all that it ever counted, which is known
+        else:
+            levels = np.maximum(snapshot.levels, level_for(int(arrivals.high[0]), array.eps))
+            counts, noise = snapshot.dithered_at(levels), Noise.of(levels, snapshot.slack, self.width, int(array.draw))
+        if self._reorder_buffer.ticks.size:
+            counts = counts + self._buffered_by_counter(self._tick_at(age, instant))
+        pairs = counts.reshape(self.depth, self.width, 2)
+        return pairs[..., 0] - pairs[..., 1], noise, levels
+
+    # -- extracts ------------------------------------------------------------------------------------------------------
+
+    def _extract_since(self, age: int) -> Extract:
+        total = self._total_in_range((age, None))
+        if self._shape.shared:
+            table, noise, _ = self._suffix(age)
+            signed = table.ravel()
+            return Extract(self.fingerprint, Bounds(signed, signed, signed), total, noise.parts(), draws=noise.draws)
+        cells = Bounds(*(part.ravel().astype(np.int64) for part in self._signed_bounds((age, None))))
+        return Extract(self.fingerprint, cells, total, np.empty(0))
+
+    def _view_of(self, extract: Extract) -> AmsView:
+        low, value, high = (part.reshape(self.depth, self.width).astype(np.float64) for part in extract.cells)
+        rows: Rows | DitheredRows = Rows(low, value, high)
+        if self._shape.shared:
+            rows = DitheredRows(value, Noise.of_parts(extract.spread, self.width, extract.draws), self.delta)
+        return AmsView(self._shape, rows, extract.total)
 
     def _buffered_by_counter(self, tick: int) -> Counts:
         """What the reorder buffer holds since a tick, by counter."""
@@ -337,21 +528,23 @@ class WindowedAmsSketch(WindowedSketch[AmsShape]):
             np.add.at(table, cells, self._reorder_buffer.counts[newer])
         return table
 
-    def _comparable(self, other: object) -> None:
-        if not isinstance(other, WindowedAmsSketch):
-            raise MergeError(
-                f"an inner product of a WindowedAmsSketch and a {type(other).__name__}", remedy="give two WindowedAmsSketches"
-            )
-        for name in ("window", "eps", "delta", "seed"):
-            left, right = getattr(self._shape, name), getattr(other._shape, name)
-            if left != right:
-                raise MergeError(f"two streams differ in {name}: {left!r} and {right!r}", remedy="build their sketches alike")
-
     # -- bytes ---------------------------------------------------------------------------------------------------------
+
+    def _write_state(self, out: Writer) -> None:
+        array = self._parts[0]
+        if isinstance(array, SharedWave):
+            out.u64(array.salt)
+        super()._write_state(out)
+
+    def _read_state(self, source: Reader) -> None:
+        array = self._parts[0]
+        if isinstance(array, SharedWave):
+            array.salt = source.within(source.u64(), 0, _MOST_SALT)
+        super()._read_state(source)
 
     @classmethod
     def _read(cls, source: Reader) -> Self:
-        base = read_shape(source)
+        base = read_shape(source, shared=True)
         shape = AmsShape(**{field.name: getattr(base, field.name) for field in fields(base)}, seed=source.u64())
         source.check(shape.counter != "randwave", "randomized waves, which give no guarantee for signed sums")
         cells = math.prod(shape.size)
@@ -364,9 +557,28 @@ class WindowedAmsSketch(WindowedSketch[AmsShape]):
 
 def _arrays(shape: AmsShape) -> tuple[CounterArray, CounterArray]:
     """A pair of counters for each cell, and one finer counter for the total."""
-    pairs = counter_array(shape.counter, 2 * math.prod(shape.size), shape.window.span, shape.eps_sw)
+    cells, span = 2 * math.prod(shape.size), shape.window.span
+    if shape.shared:
+        width, depth = shape.size
+        starts = [2 * width * row for row in range(depth)]
+        total = counter_array("wave", 1, span, shape.before_merges(shape.eps / _TENTH))
+        return SharedWave(cells, span, shape.eps_sw, starts), total
     family = "exact" if shape.counter == "exact" else "wave"
-    return pairs, counter_array(family, 1, shape.window.span, plan.total_error(shape.eps_sw))
+    pairs = counter_array(shape.counter, cells, span, shape.eps_sw)
+    return pairs, counter_array(family, 1, span, plan.total_error(shape.eps_sw))
 
 
-KIND = SketchKind("ams", WindowedAmsSketch)
+def _salt(key: int, tick: int) -> int:
+    """What the phases of a sketch are drawn from: 24 bits, not 0, of its first arrival, so that streams differ in it."""
+    return int(random_words(key ^ int(random_words(tick, 1)[0]), 1)[0]) % _MOST_SALT + 1
+
+
+KIND = SketchKind(
+    "ams",
+    WindowedAmsSketch,
+    questions={
+        "self-join": Suitability(0, -1, SECOND_MOMENT),
+        "inner-product": Suitability(0, -1, NORMS),
+        "total": Suitability(0, 5),
+    },
+)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lately.config import Counts, Exact, Quantiles, Ranges, Top
+from lately.config import Counts, Exact, Quantiles, Ranges, SelfJoin, Top
 from lately.core.answers import Answers
 from lately.core.codec import from_trusted_bytes
 from lately.core.durations import Window
@@ -202,6 +202,8 @@ def answer_rows(binding: QueryBinding, views: Sequence[Any], site: str | None) -
             return []
     elif isinstance(query, Ranges):
         pairs = [(f"{lo}..{hi}", views[0].count_range(lo, hi)) for lo, hi in query.ranges]
+    elif isinstance(query, SelfJoin):
+        pairs = [(None, views[0].self_join())]
     else:
         pairs = [(None, views[0].inner_product(views[-1]))]
     return [

@@ -9,7 +9,7 @@ from typing import Any
 
 from lately.core.codec import from_trusted_bytes
 from lately.core.keys import hash_keys
-from lately.pipeline.plan import MonitorSpec, StateSpec, WindowsSpec
+from lately.pipeline.plan import MonitorSpec, SketchSpec, StateSpec, WindowsSpec
 from lately.pipeline.site_assignment import site_number
 from lately.pipeline.state_versions import Place, StateVersions
 from lately.store.byte_cache import ByteBoundedCache
@@ -120,7 +120,9 @@ def _take_cached(specs: Sequence[StateSpec], places: Mapping[str, Mapping[str, P
 
 def _load(spec: StateSpec, place: Place | None, site: str, cached: dict[Place, Any], blobs: Mapping[Place, bytes]) -> Any:
     if place is None:
-        return site_of(spec, site) if isinstance(spec, MonitorSpec) else spec.empty()
+        if isinstance(spec, MonitorSpec):
+            return site_of(spec, site)
+        return spec.empty_at(site) if isinstance(spec, SketchSpec) else spec.empty()
     content = cached.get(place)
     if content is None:
         return _decode(spec, blobs[place])
