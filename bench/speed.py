@@ -18,6 +18,7 @@ DELTA = 0.15
 WINDOW = 2_000_000
 #: The least update rate of each family of counters, as a share of a plain Count-Min's. "shared" is the default.
 LIMITS = {"shared": 1 / 3, "wave": 1 / 3, "exphist": 1 / 15}
+SAME_SHAPE, SAME_PROMISE = "CountMin of the same width and depth", "CountMin for the same eps and delta"
 COLUMNS = {"what": "", "eps": "g", "rows": ",", "M/s": ".2f", "compared with": "", "its M/s": ".2f", "ratio": ".3f"}
 
 
@@ -62,22 +63,23 @@ def _feed(keys: Any, times: Any, make: Callable[[], Any]) -> Callable[[], Callab
 
 
 def _updates(report: Report, options: Options, keys: Any, rounds: int) -> None:
-    table = Table("updates, integer keys, against a plain Count-Min of the same width and depth", COLUMNS)
+    table = Table("updates, integer keys, against a plain Count-Min, which has no window", COLUMNS)
     times = np.arange(keys.size)
     for eps in (0.15, 0.1, 0.05, 0.01, 0.003):
         options.tell(f"updates at eps {eps}")
         families = [family for family in LIMITS if family == "shared" or eps >= 0.01]  # those of the papers grow with 1/eps²
-        contestants = {"plain, papers": _feed(keys, None, partial(_plain, eps, "wave"))} if len(families) > 1 else {}
-        contestants["plain"] = _feed(keys, None, partial(_plain, eps))
+        contestants = {
+            SAME_SHAPE: _feed(keys, None, partial(_plain, eps)),
+            SAME_PROMISE: _feed(keys, None, partial(_plain, eps, "wave")),
+        }
         best = race(rounds, contestants | {family: _feed(keys, times, partial(_sketch, eps, family)) for family in families})
         for family in families:
-            plain = best["plain" if family == "shared" else "plain, papers"]
-            ratio = plain / best[family]
-            rates = keys.size / best[family] / 1e6, keys.size / plain / 1e6
-            table.add(family, eps, keys.size, rates[0], "CountMin", rates[1], ratio)
-            report.verdicts.append(
-                Verdict.at_least(f"{family}, eps {eps}: update rate / plain Count-Min", ratio, LIMITS[family])
-            )
+            for plain in (SAME_SHAPE, SAME_PROMISE) if family == "shared" else (SAME_PROMISE,):  # waves: it has their shape too
+                rate, baseline = keys.size / best[family] / 1e6, keys.size / best[plain] / 1e6
+                table.add(family, eps, keys.size, rate, plain, baseline, rate / baseline)
+                if family != "shared" or plain == SAME_SHAPE:
+                    claim = f"{family}, eps {eps}: update rate / plain Count-Min"
+                    report.verdicts.append(Verdict.at_least(claim, rate / baseline, LIMITS[family]))
     few = keys[: max(10_000, keys.size // 100)]
     options.tell("updates of randomized waves")
     best = race(
