@@ -5,6 +5,7 @@ import json
 import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ import pytest
 from patience import PATIENCE
 from typer.testing import CliRunner
 
+import lately as lt
 from lately import __version__, cli
 
 ROOT = Path(__file__).parent.parent
@@ -21,6 +23,7 @@ NAMES = (
     "speed",
     "single",
     "memory",
+    "bytes",
     "error",
     "joins",
     "merge",
@@ -76,7 +79,7 @@ def assert_complete(report):
 
 def test_these_are_all_benchmarks():
     assert [name.value for name in cli.Benchmark] == [*NAMES, "all"]
-    helpers = {"__init__", "checks", "data", "registered", "report", "substreams", "timing"}
+    helpers = {"__init__", "bytes_curve", "checks", "data", "registered", "report", "substreams", "timing"}
     helpers |= {"service_load", "spark_jobs", "spark_rows", "spark_stream", "spark_ticks"}
     assert {path.stem for path in (ROOT / "bench").glob("*.py")} == {*NAMES, *helpers}
 
@@ -190,7 +193,7 @@ def test_what_people_see_names_the_file(stream):
     ],
     ids=["timestamps and integers", "one second, dictionary", "unsigned and bytes", "one row"],
 )
-@pytest.mark.parametrize("name", ["memory", "error", "questions"])
+@pytest.mark.parametrize("name", ["memory", "bytes", "error", "questions"])
 def test_files_of_every_kind(name, ts, key, tmp_path):
     result = run(name, "--quick", "--json", "--data", write(tmp_path / "s.parquet", ts, key))
     assert result.exit_code == 0, result.output
@@ -264,6 +267,110 @@ def test_merging_a_stream_on_which_nothing_is_ever_off(tmp_path):
     result = run("merge", "--quick", "--json", "--data", path)
     assert result.exit_code == 0, result.output
     assert_complete(reports_of(result.stdout)["merge"])
+
+
+# -- bytes -------------------------------------------------------------------------------------------------------------
+
+
+def equal_bytes(*args):
+    result = run("bytes", "--quick", "--json", *args)
+    assert result.exit_code == 0, result.output
+    report = reports_of(result.stdout)["bytes"]
+    assert_complete(report)
+    return report
+
+
+def exact_counts(path, last):
+    return Counter(pq.read_table(path)["key"].to_pylist()[-last:])
+
+
+def test_equal_bytes_on_a_file(stream, tmp_path):
+    report = equal_bytes("--data", stream, "--plot", tmp_path / "plots")
+    assert (tmp_path / "plots" / "bytes.png").read_bytes().startswith(b"\x89PNG")
+    *budgets, coverage, others = report["tables"]
+    assert [table["title"].split(":")[0] for table in budgets] == ["50,000 bytes", "200,000 bytes"]
+    for nbytes, table in zip((50_000, 200_000), budgets, strict=True):
+        assert "last 8,000 arrivals of [my] stream.parquet" in table["title"]
+        names = [(row["what"], row["delta"]) for row in table["rows"]]
+        assert names[:4] == [
+            ("EcmSketch", 0.1), ("EcmSketch", 0.01), ("EcmSketch, counter='wave'", 0.1), ("EcmSketch, counter='wave'", 0.01),
+        ]  # fmt: skip
+        assert not any("Sliding" in name for name, _ in names)  # those were measured on another stream
+        *sketches, zero = table["rows"]
+        counts, tenth = exact_counts(stream, 8000), exact_counts(stream, 800)
+        assert zero["mean error"] == pytest.approx(8000 / len(counts))
+        assert zero["tenth: mean error"] == pytest.approx(800 / len(tenth))
+        assert (zero["top 100"], zero["≥ 100"]) == (1, 1)
+        for row in sketches:
+            assert row["bytes"] <= nbytes
+            assert row["M updates/s"] > 0 < row["M queries/s"]
+            assert (row["tenth: width"] is None) == row["what"].endswith("CountMin")
+        assert sketches[0]["mean error"] < sketches[2]["mean error"] / 5
+    assert [(row["bytes"], row["delta"]) for row in coverage["rows"]] == [
+        (50_000, 0.1), (50_000, 0.01), (200_000, 0.1), (200_000, 0.01),
+    ]  # fmt: skip
+    assert all(row["mean"] <= row["most"] <= 1 for row in coverage["rows"])
+    assert {row["question"] for row in others["rows"]} == {"self-join", "rank", "total"}
+    assert all(row["bytes"] <= row["budget"] for row in others["rows"])
+
+
+def test_rivals_are_shown_for_the_stream_on_which_they_were_measured(tmp_path, monkeypatch):
+    rng = np.random.default_rng(3)
+    path = write(tmp_path / "twitter_cache52.parquet", np.arange(3000), rng.zipf(1.3, 3000))
+    assert not any("Sl-Count" in row["what"] for row in equal_bytes("--data", path)["tables"][0]["rows"])
+    bench = importlib.import_module("bench.bytes")
+    monkeypatch.setattr(bench, "WINDOW", 1000)
+    report = equal_bytes("--data", path)
+    rivals = [next(row for row in table["rows"] if "Sl-Count" in row["what"]) for table in report["tables"][:2]]
+    assert [row["mean error"] for row in rivals] == [50, 14]
+    assert any("mean absolute error" in verdict["claim"] for verdict in report["verdicts"])
+    assert any("not run here" in note for note in report["notes"])
+
+
+def test_errors_against_brute_force(stream):
+    bench, data = importlib.import_module("bench.bytes"), importlib.import_module("bench.data").from_parquet(stream, 20_000)
+    setting = bench.Setting(data)
+    keys = pq.read_table(stream)["key"].to_pylist()
+    sketch = lt.EcmSketch(window=8000, eps=0.02, delta=0.1)
+    sketch.update(keys, np.arange(20_000))
+    for span, last in ((setting.whole, 8000), (setting.tenth, 800)):
+        off, relative, frequent, outside, widths = [], {}, [], 0, []
+        counts = exact_counts(stream, last)
+        assert set(span.keys.to_pylist()) == set(counts)
+        for key, answer in zip(span.keys.to_pylist(), sketch.counts(span.keys, last=last), strict=True):
+            count = counts[key]
+            off.append(abs(answer.value - count))
+            relative[key] = off[-1] / count
+            frequent += [relative[key]] if count >= 100 else []
+            outside += count not in answer
+            widths.append(answer.high - answer.low)
+        scores = span.scores(sketch)
+        assert scores.mean_error == pytest.approx(sum(off) / len(off))
+        assert scores.hundred == pytest.approx(sum(frequent) / len(frequent))
+        assert (scores.outside, scores.width) == (pytest.approx(outside / len(counts)), np.median(widths))
+        hundredth = sorted(counts.values())[-100]
+        surely, perhaps = (
+            [relative[key] for key in counts if test(counts[key])] for test in (hundredth.__lt__, hundredth.__eq__)
+        )
+        left = 100 - len(surely)  # of those that occurred equally often, any may be among the hundred
+        least, most = (sum(surely) + sum(part) for part in (sorted(perhaps)[:left], sorted(perhaps)[-left:]))
+        assert least / 100 - 1e-9 <= scores.top <= most / 100 + 1e-9
+    assert sum(off) > 0
+    exact = setting.fill(lt.EcmSketch(window=8000, eps=1e-5, delta=0.1, counter="exact"))
+    assert setting.whole.scores(exact)[:3] == (0, 0, 0)
+    assert setting.tenth.scores(exact)[:3] == (0, 0, 0)
+
+
+def test_the_eps_that_bytes_buy():
+    curve = importlib.import_module("bench.bytes_curve")
+
+    def make(eps):
+        return lt.CountMin(eps=eps, delta=0.3)
+
+    eps, sketch = curve.fit(make, lambda sketch: sketch, 10_000, 0.9)
+    assert sketch.nbytes <= 10_000 < make(eps * 0.95).nbytes
+    assert sketch.nbytes == make(eps).nbytes
+    assert curve.fit(make, lambda sketch: sketch, 10, 0.9) is None
 
 
 # -- questions ---------------------------------------------------------------------------------------------------------

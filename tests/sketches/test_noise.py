@@ -74,6 +74,18 @@ def test_no_noise_is_subtracted_where_there_is_none():
     assert CollisionNoise(empty, empty).margin(0.01) == 0
 
 
+def test_a_value_does_not_depend_on_what_else_is_asked():
+    rng = np.random.default_rng(0)
+    sketch = lt.EcmSketch(window=10**6, eps=0.05, delta=0.05)
+    keys = rng.zipf(1.2, 50_000) % 3_000
+    sketch.update(keys, np.arange(50_000))
+    asked = np.unique(keys)
+    answers = sketch.counts(asked)
+    assert (sketch.counts(asked[::-1]).value[::-1] == answers.value).all()
+    for at in rng.integers(0, asked.size, 50).tolist():
+        assert sketch.count(int(asked[at])) == answers[at]
+
+
 # -- promises --------------------------------------------------------------------------------------------------------------
 
 

@@ -20,6 +20,7 @@ class Benchmark(StrEnum):
     speed = "speed"
     single = "single"
     memory = "memory"
+    bytes = "bytes"
     error = "error"
     joins = "joins"
     merge = "merge"

@@ -32,7 +32,7 @@ _STEPS = 16
 
 @kernel
 def _subtract_noise(smallest: Any, sizes: Any, chances: Any, medians: Any, values: Any) -> None:
-    """Subtract from each number the median noise that numbers of its size imply; ``medians`` is -1 where it is not known yet."""
+    """Subtract from each number the median noise that its size implies; ``medians`` is -1 where it is not known yet."""
     for i in range(smallest.size):
         number = smallest[i]
         step = np.searchsorted(sizes, number, side="right") - 1
