@@ -26,8 +26,8 @@ from numpy.typing import NDArray
 from lately.core.jit import kernel
 from lately.counters.base import Counts
 
-#: Sizes of noise are told apart to one part in so many.
-_STEPS = 16
+#: Sizes are told apart to one part in 16, up to 32 times the largest noise: beyond, all noise is equally likely to be there.
+_STEPS, _FAR = 16, 32
 
 
 @kernel
@@ -102,7 +102,7 @@ class CollisionNoise:
     def _chances(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
         """Sizes of noise, how likely the smallest of a key's cells has each, and room for medians."""
         width, largest = self._sorted.shape[1], int(self._sorted[:, -1].max())
-        octaves = max(0.0, math.log2(max(largest, 1) / (2 * _STEPS)))
+        octaves = max(0.0, math.log2(_FAR * max(largest, 1) / (2 * _STEPS)))
         coarse = np.floor(2 * _STEPS * 2 ** (np.arange(1, math.ceil(octaves * _STEPS) + 2) / _STEPS)).astype(np.int64)
         sizes = np.concatenate([np.arange(2 * _STEPS + 1), coarse[coarse > 2 * _STEPS]])
         above = np.ones(sizes.size)  # the probability of at least this much in all rows
