@@ -86,7 +86,7 @@ SUMMARIES = {
     "windows without arrivals": exact_cases.windows,
     "partial results": lambda: registered(exact_cases.filters()).partials(),
     "a Count-Min": plain,
-    "an extracted Count-Min": lambda: filled(sketch()).extract(last="10m"),
+    "an extracted Count-Min": lambda: filled(sketch(counter="wave")).extract(last="10m"),
 }
 
 

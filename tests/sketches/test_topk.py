@@ -113,7 +113,7 @@ def test_keys_come_back_as_what_they_were(column, kind, lateness):
         assert (top.key[:2], len(top)) == ([first, second], 5)
         times = (600 if sketch.window.ticks > 100 else 8) * (1 + sketch.merges) // 8
         assert all(count * times in row.count for row, count in zip(top, (3, 2, 1, 1, 1), strict=True))
-        assert sketch.count(top[0].key) == top[0].count
+        assert 3 * times in sketch.count(top[0].key)
 
 
 def _most_frequent(column):

@@ -11,6 +11,7 @@ from collections import Counter, defaultdict
 import numpy as np
 import pyarrow as pa
 import pytest
+from naive import hoeffding
 from pipelines import START, add_file, content, last_answers, micros, table
 
 from lately.pipeline.task_payload import unpacked
@@ -152,16 +153,21 @@ def check_sketched(answers, truth):
     def outside(bounds, real):
         return sum(not low <= real(item) <= high for item, (low, _, high) in bounds.items()) / len(bounds)
 
+    def too_many(bounds, real):
+        """Upper bounds are certain; lower ones of counts may be wrong, each with a probability of 0.1."""
+        assert all(real(item) <= high for item, (_, _, high) in bounds.items())
+        return outside(bounds, real) > hoeffding(len(bounds), 0.1, doubt=1e-3) / len(bounds)
+
     whole, recent = (Counter(row[2] for row in truth.last(seconds)) for seconds in (600, 300))
-    assert outside(answers["top"], lambda item: recent[int(item[1])]) == 0
+    assert not too_many(answers["top"], lambda item: recent[int(item[1])])
     assert (None, str(recent.most_common(1)[0][0])) in answers["top"]
-    assert outside(answers["counts"], lambda item: whole[int(item[1])]) == 0
+    assert not too_many(answers["counts"], lambda item: whole[int(item[1])])
     assert outside(answers["skew"], lambda item: sum(count**2 for count in whole.values())) == 0
     values = np.array([row[3] for row in truth.last(600)])
     assert outside(answers["values"], lambda item: np.quantile(values, float(item[1]), method="inverted_cdf")) == 0
     alone = Counter(row[0] for row in truth.last(180) if row[2] == 0)
     assert {site for site, _ in answers["counts of sites"]} == truth.sites
-    assert outside(answers["counts of sites"], lambda item: alone[item[0]]) <= 0.1
+    assert not too_many(answers["counts of sites"], lambda item: alone[item[0]])
     if "rush" in answers:
         assert outside(answers["rush"], lambda item: whole[0]) == 0
 

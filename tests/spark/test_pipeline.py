@@ -7,6 +7,7 @@ import shutil
 import numpy as np
 import pyarrow as pa
 import pytest
+from naive import hoeffding
 from pipelines import (
     SITES,
     add_file,
@@ -230,11 +231,12 @@ def check_truth(config, rows):
     last = in_range(rows, 300)
     keys = np.bincount(last["key"].to_numpy(), minlength=1024)
     counts = answers_to(config, "counts")
-    hits = [counts[None, str(key)][0] <= keys[key] <= counts[None, str(key)][2] for key in KEYS]
-    assert np.mean(hits) >= 0.9
+    assert all(keys[key] <= counts[None, str(key)][2] for key in KEYS)  # certain; lower bounds may be wrong one time in ten
+    assert sum(keys[key] < counts[None, str(key)][0] for key in KEYS) <= hoeffding(len(KEYS), 0.1, doubt=1e-3)
     keys = np.bincount(in_range(rows, 600)["key"].to_numpy(), minlength=1024)
     top = answers_to(config, "top")
-    assert all(low <= keys[int(item)] <= high for (_, item), (low, _, high) in top.items())
+    assert all(keys[int(item)] <= high for (_, item), (_, _, high) in top.items())
+    assert sum(keys[int(item)] < low for (_, item), (low, _, _) in top.items()) <= hoeffding(len(top), 0.1, doubt=1e-3)
     top_keys = {int(item) for _, item in top}
     assert all(key in top_keys or keys[key] <= 0.1 * keys.sum() + sorted(keys)[-5] for key in range(1024))
     low, _, high = answers_to(config, "skew")[None, None]

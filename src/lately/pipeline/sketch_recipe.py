@@ -38,7 +38,7 @@ class SketchRecipe:
             What its constructor takes; None stands for the constructor's default.
 
         >>> SketchRecipe.of("ecm", window="1h", eps=0.01, delta=0.01).empty()
-        EcmSketch(Window('1h', tick='1s'), eps=0.01, delta=0.01, counter='wave', width=275, depth=5, merges=0, nbytes=27_520)
+        EcmSketch(Window('1h', tick='1s'), eps=0.01, delta=0.01, counter='shared', width=2153, depth=2, merges=0, nbytes=17_412)
         """
         kind_named(kind)
         if options.get("salt") is not None:

@@ -114,7 +114,7 @@ class CountMinView(RangeView):
         low, value, high = self.key_bounds(all_hashes(column))
         return Estimates(value, low, high, 1 - self.delta)
 
-    def key_bounds(self, hashes: Hashes, together: int = 1) -> Bounds:
+    def key_bounds(self, hashes: Hashes, together: float = 1) -> Bounds:
         """Bounds of hashed keys; ``low`` holds with probability 1 - delta for any ``together`` of them at once.
 
         The keys must have been chosen without a look at the cells: those that stand out there are those with most collisions.

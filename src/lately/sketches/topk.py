@@ -108,8 +108,8 @@ class TopKView(CountMinView, MomentsView):
         candidates = self._counts.candidate_set()
         if candidates.hashes.size > most:  # drop those that certainly occurred less often than ``most`` others
             candidates = candidates.only(candidates.most >= np.partition(candidates.least, -most)[-most])
-        bounds = self.key_bounds(candidates.hashes)
-        return self._answers(candidates, bounds, np.arange(candidates.hashes.size), most)
+        listed = min(most, candidates.hashes.size)
+        return self._answers(candidates, self._bounds(candidates, listed), np.arange(candidates.hashes.size), most)
 
     def heavy_hitters(self, phi: float | None = None) -> Answers[KeyCount]:
         """The keys with a share of ``phi`` or more of the arrivals, by default the phi that the sketch was built with."""
@@ -125,8 +125,20 @@ class TopKView(CountMinView, MomentsView):
         least = threshold(share, eps, self.total_bounds())
         candidates = self._counts.candidate_set()
         candidates = candidates.only(candidates.most >= least)
-        bounds = self.key_bounds(candidates.hashes)
-        return self._answers(candidates, bounds, np.flatnonzero(bounds.high >= least))
+        selected = np.flatnonzero(self.key_bounds(candidates.hashes).high >= least)
+        return self._answers(candidates, self._bounds(candidates, selected.size), selected)
+
+    def _bounds(self, candidates: CandidateSet, listed: int) -> Bounds:
+        """Bounds of candidates of which so many will be listed; a listed one is wrong with a probability of at most delta.
+
+        Keys are listed for their estimates, and those whose cells have most collisions are the first: where many candidates
+        are about as frequent, those bounds are wrong more often. Candidates come from the lists, without a look at the cells.
+        If each of m has bounds that are wrong with a probability of delta·k/m, at most delta·k of them are wrong on average,
+        so no more than delta of the k that are listed (Benjamini and Yekutieli's false coverage rate).
+        """
+        low, value, high = self.key_bounds(candidates.hashes, candidates.hashes.size / max(listed, 1))
+        high = np.minimum(high, candidates.most)  # the lists are certain
+        return Bounds(np.clip(low, candidates.least, high), np.clip(value, candidates.least, high), high)
 
     def heavy_part(self) -> HeavyPart:
         eps, candidates = self.shape.eps, self._counts.candidate_set()

@@ -227,7 +227,7 @@ class SimpleCountMin(WcmSketch):
 class _SimpleView(CountMinView):
     """Counts of a ``SimpleCountMin``, whose cells do not know the arrivals before the current period."""
 
-    def key_bounds(self, hashes: Hashes, together: int = 1) -> Bounds:
+    def key_bounds(self, hashes: Hashes, together: float = 1) -> Bounds:
         low, value, high = super().key_bounds(hashes, together)
         # Arrivals before this period are not known by key, but their number is.
         counted = int(self.cell_bounds().value[: int(self._rows.width)].sum())

@@ -73,7 +73,7 @@ def check_defaults(defaults: dict[str, Any]) -> None:
     >>> check_defaults({"window": "1h", "epsilon": 0.01})
     Traceback (most recent call last):
     lately.core.errors.ParameterError: no sketch has the option 'epsilon'; the options are counter, delta, eps, hi, k, \
-lateness, lo, merge_height, outside, phi, query, resolution, salt, samples, seed, tick, window
+lateness, lo, merge_height, nbytes, outside, phi, query, resolution, salt, samples, seed, tick, window
     """
     names = {name for names in udfs.OPTIONS.values() for name in names}
     for name in defaults:
