@@ -103,7 +103,7 @@ def test_top(stream, questions):
 def test_quantiles(stream, questions):
     for options, counted in every(stream):
         values = np.sort(np.array([7 * key for key in stream.exact(**counted).elements()]))
-        rows = questions.quantiles([0.1, 0.5, 0.99], **options)
+        rows = questions.quantile([0.1, 0.5, 0.99], **options)
         if not values.size and not len(rows):
             continue
         for q, estimate in rows:
@@ -113,8 +113,8 @@ def test_quantiles(stream, questions):
 
 
 def test_nothing_in_the_range_has_no_quantiles(stream, questions):
-    assert list(questions.quantiles([0.5], last=stream.length(0), sites=["tokyo"])) == []
-    assert list(questions.quantiles([], last=stream.length(100))) == []
+    assert list(questions.quantile([0.5], last=stream.length(0), sites=["tokyo"])) == []
+    assert list(questions.quantile([], last=stream.length(100))) == []
 
 
 def test_ranges_of_keys_and_of_values(stream, questions):
@@ -163,7 +163,7 @@ def test_last_says_what_the_answers_of_the_pipeline_say(stream, questions):
                 assert questions.total(**options) == expected.total()
                 if name == "quantiles":
                     if expected.total().high:
-                        assert list(questions.quantiles([0.5, 0.9], **options)) == list(expected.quantile([0.5, 0.9]))
+                        assert list(questions.quantile([0.5, 0.9], **options)) == list(expected.quantile([0.5, 0.9]))
                 elif name == "dyadic":
                     assert questions.count_range(1, 5, **options) == expected.count_range(1, 5)
                 else:

@@ -108,19 +108,19 @@ class Snapshot:
     @property
     def multiples(self) -> NDArray[np.uint64]:
         """How many multiples of 1 << level each cell passed."""
-        passed = self._array.passed.get(int(self._since))
-        if passed is None:
-            passed = np.zeros(self._array.cells, np.uint64)
+        multiples = self._array.multiples_since.get(int(self._since))
+        if multiples is None:
+            multiples = np.zeros(self._array.cells, np.uint64)
             for row, level in zip(self._array.rows, self.levels, strict=True):
-                kernels.add_up(row.state, self._since, level, row.limits, passed)
-            if len(self._array.passed) == _MOST_STAMPS:
-                self._array.passed.clear()
-            self._array.passed[int(self._since)] = passed
-        return passed
+                kernels.add_up(row.state, self._since, level, row.limits, multiples)
+            if len(self._array.multiples_since) == _MOST_STAMPS:
+                self._array.multiples_since.clear()
+            self._array.multiples_since[int(self._since)] = multiples
+        return multiples
 
     def _multiples_of(self, cells: Cells) -> NDArray[np.uint64]:
         """``multiples`` of these cells; of few cells alone, in a table that stays in the processor's cache."""
-        if int(self._since) in self._array.passed or _FEW * cells.size >= sum(row.size for row in self._array.rows):
+        if int(self._since) in self._array.multiples_since or _FEW * cells.size >= sum(row.size for row in self._array.rows):
             return self.multiples[cells]
         size = 1 << max(2, (4 * cells.size).bit_length())
         keys, sums, places = np.full(size, kernels.NO_CELL), np.zeros(size, np.uint64), np.empty(cells.size, np.int64)
@@ -172,7 +172,7 @@ class SharedWave(CounterArray):
         #: so they are enough until there are more than 32 levels. Merged cells keep all bits.
         self.n: NDArray[Any] = kernels.phases(cells, self.draw).astype(np.uint32)
         #: The multiples that every cell passed since the stamps that were asked last, until the next arrival.
-        self.passed: dict[int, NDArray[np.uint64]] = {}
+        self.multiples_since: dict[int, NDArray[np.uint64]] = {}
         self.until = np.zeros((len(starts), 0), np.uint32)  # as many columns as there are steps, once merged
 
     @property
@@ -226,7 +226,7 @@ class SharedWave(CounterArray):
             As in ``add``; by default every arrival counts once.
         """
         row, done = self.rows[index], 0
-        self.passed.clear()
+        self.multiples_since.clear()
         longest = 1 if counts is None else int(counts.max(initial=1))
         if counts is not None:
             row.with_runs(longest)
@@ -257,7 +257,7 @@ class SharedWave(CounterArray):
         return self.draw, np.uint64(np.iinfo(self.n.dtype).max), np.array(overflowed)
 
     def rebase(self, shift: int) -> None:
-        self.passed.clear()
+        self.multiples_since.clear()
         for row in self.rows:
             row.rebase(shift)
         self.until = np.where(self.until > shift, self.until - np.uint32(min(shift, MAX_STAMP)), 0).astype(np.uint32)
@@ -317,8 +317,8 @@ class SharedWave(CounterArray):
             parts = []
             for array, shift in zip(inputs, shifts, strict=True):
                 row = array.rows[index]
-                held = int(row.marks[:, kernels.HELD].sum())
-                cells, stamps, weights = np.empty(held, np.uint32), np.empty(held, np.uint32), np.empty(held, np.int64)
+                used = int(row.marks[:, kernels.HELD].sum())
+                cells, stamps, weights = np.empty(used, np.uint32), np.empty(used, np.uint32), np.empty(used, np.int64)
                 first_stamp = np.uint32(min(max(1, live_from - shift), MAX_STAMP))
                 out = cells, stamps, weights
                 count = kernels.as_weighted_arrivals(row.state, first_stamp, np.int64(shift), row.limits, out)
@@ -356,13 +356,13 @@ class SharedWave(CounterArray):
             notes = [row.notes(level) for level in range(row.levels)]
             kept = [stamps >= live_from for stamps, _, _ in notes]
             stamps, cells, runs = (
-                np.concatenate([column[chosen] for column, chosen in zip(columns, kept, strict=True)])
+                np.concatenate([column[selected] for column, selected in zip(columns, kept, strict=True)])
                 for columns in zip(*notes, strict=True)
             )
             out.u8(row.levels)
             out.u64(row.size)
             out.integers(_ages(row.lost, now, live_from))
-            out.integers(np.array([int(chosen.sum()) for chosen in kept]))
+            out.integers(np.array([int(selected.sum()) for selected in kept]))
             out.integers(now - stamps.astype(np.int64))
             out.integers(cells.astype(np.int64) + int(row.limits.start))
             weighted = bool((runs > 1).any())

@@ -34,15 +34,15 @@ NO_CELL = np.uint32(2**32 - 1)
 
 
 class _Scratch(threading.local):
-    """Buffers for the chosen arrivals of a block and their numbers, shared by all rows of a thread."""
+    """Buffers for the selected arrivals of a block and their numbers, shared by all rows of a thread."""
 
     def __init__(self) -> None:
-        self._chosen, self._positions = np.empty(0, np.uint32), np.empty(0, np.uint64)
+        self._selected, self._positions = np.empty(0, np.uint32), np.empty(0, np.uint64)
 
     def __call__(self, size: int) -> tuple[Any, Any]:
-        if size > self._chosen.size:
-            self._chosen, self._positions = np.empty(size, np.uint32), np.empty(size, np.uint64)
-        return self._chosen, self._positions
+        if size > self._selected.size:
+            self._selected, self._positions = np.empty(size, np.uint32), np.empty(size, np.uint64)
+        return self._selected, self._positions
 
 
 _scratch = _Scratch()
@@ -152,8 +152,8 @@ class Row:
 
     def notes(self, level: int) -> tuple[Any, Any, Any]:
         """Stamps, cells of the row and runs of the notes of a level, the oldest first."""
-        held = int(self.marks[level, HELD])
-        stamps, cells, runs = np.empty(held, np.uint32), np.empty(held, np.uint32), np.empty(held, np.uint64)
+        used = int(self.marks[level, HELD])
+        stamps, cells, runs = np.empty(used, np.uint32), np.empty(used, np.uint32), np.empty(used, np.uint64)
         count = _oldest_first(self.state, level, self.limits.filler, (stamps, cells, runs))
         return stamps[:count], cells[:count], runs[:count]
 
@@ -184,15 +184,15 @@ class Row:
         fine = 0
         if self.size == self.capacity:
             fine = max(0, min((cells.size // (2 * self.size)).bit_length() - 1, self.levels - 1))
-        chosen, positions = _scratch(cells.size)
-        count = number(cells, n, np.uint64((1 << fine) - 1), chosen, positions)
-        noted = note(chosen[:count], positions, cells, stamps, self.state, self.limits)
-        taken = cells.size if noted == count else int(chosen[noted])
+        selected, positions = _scratch(cells.size)
+        count = number(cells, n, np.uint64((1 << fine) - 1), selected, positions)
+        noted = note(selected[:count], positions, cells, stamps, self.state, self.limits)
+        taken = cells.size if noted == count else int(selected[noted])
         take_back(cells[taken:], n)
         if fine and taken:
-            out = chosen, positions, np.zeros(fine, np.int64)
+            out = selected, positions, np.zeros(fine, np.int64)
             count = newest_fine(cells[:taken], stamps, n, self.state, self.limits, out)
-            note(chosen[:count][::-1], positions[:count][::-1], cells, stamps, self.state, self.limits)
+            note(selected[:count][::-1], positions[:count][::-1], cells, stamps, self.state, self.limits)
         return taken
 
     def grow(self, n: Any) -> None:
@@ -206,8 +206,8 @@ class Row:
             stamps, cells, runs = notes.pop()
             odd = _odd_runs(cells, runs, n[int(self.limits.start) :], np.int64(top))
             for share in (odd, runs - odd):
-                chosen = share > 0
-                notes.append((stamps[chosen], cells[chosen], share[chosen]))
+                selected = share > 0
+                notes.append((stamps[selected], cells[selected], share[selected]))
             self.allocate(levels + 1, size)
         for level, columns in enumerate(notes):
             self.put(level, *columns)
@@ -284,13 +284,13 @@ def _is_far(row: Any, level: Any, stamp: Any, limits: Any) -> Any:
 
 
 @kernel
-def number(cells: Any, n: Any, mask: Any, chosen: Any, positions: Any) -> int:
+def number(cells: Any, n: Any, mask: Any, selected: Any, positions: Any) -> int:
     """Number one arrival each, and choose those whose number has no bit of ``mask``; returns how many."""
     count = 0
     for i in range(cells.size):
         position = np.uint64(n[cells[i]]) + _ONE
         n[cells[i]] = position
-        chosen[count] = i  # without a branch, which would go wrong half of the time
+        selected[count] = i  # without a branch, which would go wrong half of the time
         positions[count] = position
         count += position & mask == _ZERO
     return count
@@ -304,26 +304,26 @@ def take_back(cells: Any, n: Any) -> None:
 
 
 @kernel
-def note(chosen: Any, positions: Any, cells: Any, stamps: Any, row: Any, limits: Any) -> int:
-    """Note the chosen arrivals; returns how many were noted before the rings had to grow."""
+def note(selected: Any, positions: Any, cells: Any, stamps: Any, row: Any, limits: Any) -> int:
+    """Note the selected arrivals; returns how many were noted before the rings had to grow."""
     marks, gaps, noted, runs = row
     start, span, capacity, longest, filler = limits
     top, size = np.uint64(marks.shape[0] - 1), np.uint64(gaps.shape[1])
     full, weighted = size == capacity, runs.size > 0
-    for k in range(chosen.size):
-        stamp = stamps[chosen[k]]
+    for k in range(selected.size):
+        stamp = stamps[selected[k]]
         level = min(trailing_zeros(positions[k]), top)
-        held = marks[level, HELD]
-        if stamp - marks[level, NEWEST] > longest and held > 0:
+        used = marks[level, HELD]
+        if stamp - marks[level, NEWEST] > longest and used > 0:
             if not _bridge(row, level, stamp, limits):
                 return k
-            held = marks[level, HELD]
+            used = marks[level, HELD]
         # The rest is ``_has_room`` and ``_put``, in one piece: this is where the time goes.
         slot = np.uint64(marks[level, HEAD])
         after = slot + _ONE
         if after == size:
             after = _ZERO
-        if held == size:
+        if used == size:
             oldest = marks[level, OLDEST]
             if stamp - oldest <= span:
                 if not full or level == top:
@@ -332,16 +332,16 @@ def note(chosen: Any, positions: Any, cells: Any, stamps: Any, row: Any, limits:
                     marks[level, LOST] = oldest
             marks[level, OLDEST] = oldest + gaps[level, after]
         else:
-            if held == 0:
+            if used == 0:
                 marks[level, OLDEST] = stamp
-            marks[level, HELD] = held + _ONE
+            marks[level, HELD] = used + _ONE
         gaps[level, slot] = stamp - marks[level, NEWEST]
-        noted[level, slot] = cells[chosen[k]] - start
+        noted[level, slot] = cells[selected[k]] - start
         if weighted:
             runs[level, slot] = 1
         marks[level, NEWEST] = stamp
         marks[level, HEAD] = after
-    return int(chosen.size)
+    return int(selected.size)
 
 
 @kernel
@@ -351,7 +351,7 @@ def newest_fine(cells: Any, stamps: Any, n: Any, row: Any, limits: Any, out: Any
     The cells have numbered them already: walking back, numbers are taken back to know them, and then given again. A ring whose
     notes will all be overwritten is emptied.
     """
-    chosen, positions, counts = out
+    selected, positions, counts = out
     marks, size = row.marks, row.gaps.shape[1]
     fine, filled, count, i = counts.size, 0, 0, cells.size
     while i > 0 and filled < fine:
@@ -361,7 +361,7 @@ def newest_fine(cells: Any, stamps: Any, n: Any, row: Any, limits: Any, out: Any
         level = trailing_zeros(position)
         if level < fine and counts[level] <= size:
             if counts[level] < size:
-                chosen[count] = i
+                selected[count] = i
                 positions[count] = position
                 count += 1
             else:  # one more than the ring holds

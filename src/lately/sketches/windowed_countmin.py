@@ -203,7 +203,7 @@ class WindowedCountMin(WindowedSketch[S]):
         """The counts of these cells, or of all, plus their remainders at the start of the range; None if there are none.
 
         At the end of a range in the past there is a remainder too, which is not independent of the count: all of it goes into
-        the bounds.
+        the bounds. ``value`` is no more than the cell can have counted: while a stream is younger than the range, that is exact.
         """
         instant = now if now is not None else self._now
         older, newer = ages
@@ -222,7 +222,7 @@ class WindowedCountMin(WindowedSketch[S]):
             if newer is not None:
                 held = held - self._buffered_by_cell(self._tick_at(newer, instant))
             bounds = Bounds(*(part + (held if cells is None else held[cells]) for part in bounds))
-        return bounds
+        return bounds._replace(value=np.minimum(bounds.value, self._cells_in_range(cells, ages, now).high))
 
     def _buffered_by_cell(self, tick: int) -> Counts:
         """What the reorder buffer holds since a tick, by cell."""

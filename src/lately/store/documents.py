@@ -122,7 +122,7 @@ def _top(questions: Questions, k: int, scope: Scope) -> list[KeyEstimate]:
 
 def quantiles(questions: Questions, shares: Sequence[float], scope: Scope) -> QuantilesDocument:
     """The quantiles of the values at these shares."""
-    rows = questions.quantiles(shares, **scope.options())
+    rows = questions.quantile(shares, **scope.options())
     return QuantilesDocument([QuantileEstimate(float(row.q), row.value) for row in rows], questions.asof)
 
 

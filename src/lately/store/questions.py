@@ -129,12 +129,18 @@ class Questions:
         rows: Answers[KeyCount] = sketch.top(k, **when)
         return rows
 
-    def quantiles(
-        self, qs: Sequence[float], *, last: Last = None, between: Between = None, sites: Sites = None, of: str | None = None
+    def quantile(
+        self,
+        q: float | Sequence[float],
+        *,
+        last: Last = None,
+        between: Between = None,
+        sites: Sites = None,
+        of: str | None = None,
     ) -> Answers[QuantileAt]:
         """The values below which these shares of all values lie: rows of (q, value), or no rows if the range is empty."""
         sketch, when = self._resolve("quantiles", of, sites, last, between)
-        shares = [_number(q) for q in ([qs] if isinstance(qs, str | float | int) else qs)]
+        shares = [_number(share) for share in ([q] if isinstance(q, str | float | int) else q)]
         if not shares or sketch.total(**when).high == 0:
             return Answers(QuantileAt, [[], _no_estimates(1 - sketch.delta)])
         rows: Answers[QuantileAt] = sketch.quantile(shares, **when)
