@@ -10,7 +10,7 @@ sites depends on its phase alone and lies within the sum of the sites' spreads, 
 
 import zlib
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -26,7 +26,7 @@ from lately.core.stored_keys import read_column, write_column
 from lately.counters.base import MAX_COUNT, Bounds, Cells
 from lately.ingest.shape import WindowShape
 from lately.sketches.candidates import CandidateSet
-from lately.sketches.range_view import RangeView
+from lately.sketches.range_view import CellNoise, RangeView
 from lately.sketches.tally import tally
 from lately.sketches.windowed_sketch import WindowedSketch
 
@@ -89,6 +89,10 @@ class Extract:
     def dithered(self, cells: Cells | None = None) -> Bounds | None:
         """The counts of these cells, or of all, plus random remainders; None where counters leave none."""
         return self.sums if self.sums is None or cells is None else Bounds(*(part[cells] for part in self.sums))
+
+    def noise(self, learn: Callable[[], CellNoise | None]) -> CellNoise | None:
+        """The noise of the cells, as a view learns it from them."""
+        return learn()
 
     def raw(self, cells: Cells) -> Bounds:
         """Bounds of these cells, as a tree reads them: values are right on average and may lie outside of the bounds."""

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +35,26 @@ class CellCounts(Protocol):
 
     def dithered(self, cells: Cells | None = None) -> Bounds | None:
         """The counts of these cells, or of all, plus random remainders; None where counters leave none."""
+
+    def noise(self, learn: Callable[[], "CellNoise | None"]) -> "CellNoise | None":
+        """What ``learn`` gives; it need not be called again while the cells have not changed."""
+
+
+class CellNoise(NamedTuple):
+    """The noise of the cells of one range: of counts with their remainders, and of these cut to what a cell can have counted.
+
+    A cell that has counted less in all than a count with its remainder is known better: while a stream is younger than the
+    range, it counted exactly what the range holds.
+    """
+
+    dithered: CollisionNoise
+    cut: CollisionNoise
+
+    def estimates(self, smallest: Counts, high: Counts) -> Counts:
+        """The best estimates of keys with these smallest cells, remainders included, and counts of at most ``high``."""
+        if (high >= smallest).all():
+            return self.dithered.estimates(smallest)
+        return np.where(high < smallest, self.cut.estimates(high), self.dithered.estimates(smallest))
 
 
 class RangeView(ABC):
@@ -120,7 +140,7 @@ class CountMinView(RangeView):
         The keys must have been chosen without a look at the cells: those that stand out there are those with most collisions.
         """
         noise = self._noise
-        margin = None if noise is None else noise.margin(self.delta / max(together, 1))
+        margin = None if noise is None else noise.dithered.margin(self.delta / max(together, 1))
 
         def read(cells: Cells | None) -> tuple[Counts, Counts, Counts]:
             bounds, dithered = self.cell_bounds(cells), self._counts.dithered(cells)
@@ -129,6 +149,7 @@ class CountMinView(RangeView):
             return bounds.low if margin is None else dithered.low, dithered.value, bounds.high
 
         least, smallest, high = self._smallest(hashes, read)
+        value = smallest if noise is None else noise.estimates(smallest, high)
         total = self.total_bounds().high[0]  # certain: no key can have more
         high = np.minimum(high, total)
         if margin is None:
@@ -137,7 +158,7 @@ class CountMinView(RangeView):
             likely = np.ceil(without_collisions(least, total, int(rows.width), odds) * (1 - 1e-12)).astype(np.int64)
         else:
             likely = np.maximum(least - margin, 0)
-        value = np.minimum(smallest if noise is None else noise.estimates(smallest), high)
+        value = np.minimum(value, high)
         low = np.minimum(likely, high if noise is not None else value)
         return Bounds(low, np.maximum(value, low), high)
 
@@ -152,11 +173,16 @@ class CountMinView(RangeView):
         return tuple(smallest.T)
 
     @cached_property
-    def _noise(self) -> CollisionNoise | None:
+    def _noise(self) -> CellNoise | None:
+        return self._counts.noise(self._learn_noise)
+
+    def _learn_noise(self) -> CellNoise | None:
         """The noise of the range's cells; None where the counters leave it to the theorem."""
         dithered = self._counts.dithered()
         if dithered is None:
             return None
         shape = self._rows.depth, int(self._rows.width)
         cells, most = dithered.value.reshape(shape), dithered.high.reshape(shape)
-        return CollisionNoise(cells, cells if (cells == most).all() else most)
+        noise = CollisionNoise(cells, cells if (cells == most).all() else most)
+        high = self.cell_bounds().high.reshape(shape)
+        return CellNoise(noise, CollisionNoise(np.minimum(cells, high), most) if (high < cells).any() else noise)

@@ -2,7 +2,7 @@
 
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Self, TypeVar
 
 import numpy as np
@@ -17,7 +17,7 @@ from lately.counters.base import MAX_STAMP, Bounds, Cells, CounterArray, Counts,
 from lately.ingest.merging import inputs_of
 from lately.ingest.shape import WindowShape
 from lately.sketches.hashing import cells_of, coefficients, row_cells
-from lately.sketches.range_view import CountMinView, HashedRows
+from lately.sketches.range_view import CellNoise, CountMinView, HashedRows
 from lately.sketches.scratch import scratch
 from lately.sketches.windowed_sketch import WindowedSketch
 
@@ -49,6 +49,13 @@ class SketchCells:
     def dithered(self, cells: Cells | None = None) -> Bounds | None:
         return self._sketch._dithered_in_range(cells, self.ages, self._now)
 
+    def noise(self, learn: Callable[[], CellNoise | None]) -> CellNoise | None:
+        sketch = self._sketch
+        state = self.ages, self._now, sketch._now, sketch._arrived
+        if sketch._learnt is None or sketch._learnt[0] != state:
+            sketch._learnt = state, learn()
+        return sketch._learnt[1]
+
 
 class WindowedCountMin(WindowedSketch[S]):
     """Base of the sketches of keys; the first of its parts has ``width`` cells in each of ``depth`` rows."""
@@ -58,6 +65,8 @@ class WindowedCountMin(WindowedSketch[S]):
 
     def _begin_rows(self, size: tuple[int, int], seed: int, shape: S, parts: tuple[Part, ...], odds: float = math.e) -> Self:
         """Start empty, with rows of (width, depth); ``odds`` as ``HashedRows`` has them."""
+        #: The noise of the range that was asked last, and the state and the range that it belongs to.
+        self._learnt: tuple[Any, CellNoise | None] | None = None
         self._rows, self._key_types = HashedRows(coefficients(seed, size[1]), np.uint64(size[0]), odds), NO_KEYS
         return super()._begin(shape, parts)
 
@@ -203,7 +212,7 @@ class WindowedCountMin(WindowedSketch[S]):
         """The counts of these cells, or of all, plus their remainders at the start of the range; None if there are none.
 
         At the end of a range in the past there is a remainder too, which is not independent of the count: all of it goes into
-        the bounds. ``value`` is no more than the cell can have counted: while a stream is younger than the range, that is exact.
+        the bounds.
         """
         instant = now if now is not None else self._now
         older, newer = ages
@@ -222,7 +231,7 @@ class WindowedCountMin(WindowedSketch[S]):
             if newer is not None:
                 held = held - self._buffered_by_cell(self._tick_at(newer, instant))
             bounds = Bounds(*(part + (held if cells is None else held[cells]) for part in bounds))
-        return bounds._replace(value=np.minimum(bounds.value, self._cells_in_range(cells, ages, now).high))
+        return bounds
 
     def _buffered_by_cell(self, tick: int) -> Counts:
         """What the reorder buffer holds since a tick, by cell."""
