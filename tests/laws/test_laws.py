@@ -210,8 +210,10 @@ small = streams(most=120, cells=20)
 
 
 def built(case, stream, pieces=(), site=0):
-    """What a site has after a stream; sites draw with different salts."""
+    """What a site has after a stream; sites draw with different salts, and none from what arrives first."""
     thing = case.build(salt=4 + site) if case.random else case.build()
+    if isinstance(thing, lt.WindowedAmsSketch):
+        thing.draw_phases(f"site {site}")
     for piece in stream.pieces(pieces):
         case.feed(thing, piece)
     return thing

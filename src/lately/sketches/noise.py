@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lately.core.jit import kernel
-from lately.counters.base import Counts
+from lately.counters.base import MAX_COUNT, Counts
 
 #: Sizes are told apart to one part in 16, up to 32 times the largest noise: beyond, all noise is equally likely to be there.
 _STEPS, _FAR = 16, 32
@@ -103,7 +103,8 @@ class CollisionNoise:
         """Sizes of noise, how likely the smallest of a key's cells has each, and room for medians."""
         width, largest = self._sorted.shape[1], int(self._sorted[:, -1].max())
         octaves = max(0.0, math.log2(_FAR * max(largest, 1) / (2 * _STEPS)))
-        coarse = np.floor(2 * _STEPS * 2 ** (np.arange(1, math.ceil(octaves * _STEPS) + 2) / _STEPS)).astype(np.int64)
+        coarse = np.floor(2 * _STEPS * 2 ** (np.arange(1, math.ceil(octaves * _STEPS) + 2) / _STEPS))
+        coarse = coarse[coarse <= MAX_COUNT].astype(np.int64)
         sizes = np.concatenate([np.arange(2 * _STEPS + 1), coarse[coarse > 2 * _STEPS]])
         above = np.ones(sizes.size)  # the probability of at least this much in all rows
         for row in self._sorted:
