@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from lately.core.codec import Reader, Writer
 from lately.core.plan import shared_capacity
-from lately.counters import shared_row as kernels
+from lately.counters import shared_range, shared_row
 from lately.counters.base import MAX_COUNT, MAX_STAMP, Bounds, Cells, CounterArray, Counts, Dithered, Stamps
 from lately.counters.shared_row import Row, room
 
@@ -47,7 +47,7 @@ class Snapshot:
     def __init__(self, array: "SharedWave", stamp: int) -> None:
         self._since = np.uint32(max(stamp, 1))
         self._array = array
-        self.levels = np.array([kernels.finest(row.lost, self._since) for row in array.rows], np.int64)
+        self.levels = np.array([shared_range.finest(row.lost, self._since) for row in array.rows], np.int64)
         self.slack = array.slack_at(stamp)
 
     @property
@@ -59,14 +59,14 @@ class Snapshot:
         """Bounds with unbiased estimates; an estimate is not clipped and may lie outside its bounds."""
         array = self._array
         bounds = Bounds(*(np.empty(cells.size, np.int64) for _ in range(3)))
-        kernels.look_up(cells, self._multiples_of(cells), array.n, array.numbering, self._rows, bounds)
+        shared_range.look_up(cells, self._multiples_of(cells), array.n, array.numbering, self._rows, bounds)
         return bounds
 
     def raw_all(self) -> Bounds:
         """``raw`` of every cell."""
         array = self._array
         bounds = Bounds(*(np.empty(array.cells, np.int64) for _ in range(3)))
-        kernels.bracket_all(self.multiples, array.n, array.numbering, self._rows, bounds)
+        shared_range.bracket_all(self.multiples, array.n, array.numbering, self._rows, bounds)
         return bounds
 
     def dithered(self, cells: Cells | None = None) -> Dithered:
@@ -112,7 +112,7 @@ class Snapshot:
         if multiples is None:
             multiples = np.zeros(self._array.cells, np.uint64)
             for row, level in zip(self._array.rows, self.levels, strict=True):
-                kernels.add_up(row.state, self._since, level, row.limits, multiples)
+                shared_range.add_up(row.state, self._since, level, row.limits, multiples)
             if len(self._array.multiples_since) == _MOST_STAMPS:
                 self._array.multiples_since.clear()
             self._array.multiples_since[int(self._since)] = multiples
@@ -123,10 +123,10 @@ class Snapshot:
         if int(self._since) in self._array.multiples_since or _FEW * cells.size >= sum(row.size for row in self._array.rows):
             return self.multiples[cells]
         size = 1 << max(2, (4 * cells.size).bit_length())
-        keys, sums, places = np.full(size, kernels.NO_CELL), np.zeros(size, np.uint64), np.empty(cells.size, np.int64)
-        kernels.place_all(cells, keys, places)
+        keys, sums, places = np.full(size, shared_row.NO_CELL), np.zeros(size, np.uint64), np.empty(cells.size, np.int64)
+        shared_range.place_all(cells, keys, places)
         for row, level in zip(self._array.rows, self.levels, strict=True):
-            kernels.tabulate(row.state, self._since, level, row.limits, keys, sums)
+            shared_range.tabulate(row.state, self._since, level, row.limits, keys, sums)
         return sums[places]
 
     @property
@@ -170,7 +170,7 @@ class SharedWave(CounterArray):
         self.salt = 0
         #: The number of each cell's newest arrival. Where 32 bits run over, only how much a cell counted in all is forgotten,
         #: so they are enough until there are more than 32 levels. Merged cells keep all bits.
-        self.n: NDArray[Any] = kernels.phases(cells, self.draw).astype(np.uint32)
+        self.n: NDArray[Any] = shared_row.phases(cells, self.draw).astype(np.uint32)
         #: The multiples that every cell passed since the stamps that were asked last, until the next arrival.
         self.multiples_since: dict[int, NDArray[np.uint64]] = {}
         self.until = np.zeros((len(starts), 0), np.uint32)  # as many columns as there are steps, once merged
@@ -189,7 +189,7 @@ class SharedWave(CounterArray):
             A number of 24 bits; 0 for arrays that were never given one.
         """
         self.salt = salt
-        self.n = kernels.phases(self.cells, self.draw).astype(np.uint32)
+        self.n = shared_row.phases(self.cells, self.draw).astype(np.uint32)
 
     @property
     def merge_error(self) -> float:
@@ -238,7 +238,7 @@ class SharedWave(CounterArray):
             if counts is None:
                 done += row.count(*rest, self.n)
             else:
-                done += kernels.add_weighted(*rest, counts[done:], self.n, row.state, row.limits)
+                done += shared_row.add_weighted(*rest, counts[done:], self.n, row.state, row.limits)
             if done < cells.size:
                 if row.levels == 32:
                     self._widen()
@@ -247,7 +247,7 @@ class SharedWave(CounterArray):
     def _widen(self) -> None:
         """Give numbers 64 bits."""
         if self.n.dtype == np.uint32:
-            start = kernels.phases(self.cells, self.draw)
+            start = shared_row.phases(self.cells, self.draw)
             self.n = start + (self.n - start.astype(np.uint32))
 
     @property
@@ -317,11 +317,11 @@ class SharedWave(CounterArray):
             parts = []
             for array, shift in zip(inputs, shifts, strict=True):
                 row = array.rows[index]
-                used = int(row.marks[:, kernels.HELD].sum())
+                used = int(row.marks[:, shared_row.HELD].sum())
                 cells, stamps, weights = np.empty(used, np.uint32), np.empty(used, np.uint32), np.empty(used, np.int64)
                 first_stamp = np.uint32(min(max(1, live_from - shift), MAX_STAMP))
                 out = cells, stamps, weights
-                count = kernels.as_weighted_arrivals(row.state, first_stamp, np.int64(shift), row.limits, out)
+                count = shared_range.as_weighted_arrivals(row.state, first_stamp, np.int64(shift), row.limits, out)
                 parts.append((cells[:count], stamps[:count], weights[:count]))
             cells, stamps, weights = (np.concatenate(columns) for columns in zip(*parts, strict=True))
             # Sorted as single words, stamp above index: several times faster than an indirect sort.
@@ -348,7 +348,7 @@ class SharedWave(CounterArray):
     def write(self, out: Writer, now: int) -> None:
         live_from = self.live_from(now)
         out.u8(self.height)
-        counted = self.n - kernels.phases(self.cells, self.draw).astype(self.n.dtype)
+        counted = self.n - shared_row.phases(self.cells, self.draw).astype(self.n.dtype)
         out.integers(counted)
         if self.height:
             out.integers(_ages(self.until.ravel(), now, live_from))
@@ -377,7 +377,7 @@ class SharedWave(CounterArray):
         source.check(
             float(counted.sum(dtype=np.float64)) <= 1.000001 * MAX_COUNT * len(self.rows), "more arrivals than can be counted"
         )
-        self.n = kernels.phases(self.cells, self.draw) + counted.astype(np.uint64)
+        self.n = shared_row.phases(self.cells, self.draw) + counted.astype(np.uint64)
         oldest = min(self.span, now - 1)
         if self.height:
             ages = source.integers(-1, oldest)

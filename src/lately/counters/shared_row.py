@@ -22,7 +22,7 @@ import numpy as np
 from lately.core.jit import helper, kernel
 from lately.core.shared_sizes import fillers
 from lately.core.splitmix64 import GAMMA, mix
-from lately.counters.base import MAX_COUNT, MAX_STAMP
+from lately.counters.base import MAX_STAMP
 from lately.counters.bits import newest_odd, trailing_zeros
 
 _ZERO, _ONE, _32 = np.uint64(0), np.uint64(1), np.uint64(32)
@@ -71,6 +71,15 @@ class Limits(NamedTuple):
 def phase(cell: Any, height: Any) -> Any:
     """Where a cell's numbers begin: a random number of 61 bits, the same in every array of the same height."""
     return mix((np.uint64(height) << _32) + np.uint64(cell) + GAMMA) >> np.uint64(3)
+
+
+@kernel
+def phases(cells: Any, height: Any) -> Any:
+    """The phases of the first ``cells`` cells."""
+    out = np.empty(cells, np.uint64)
+    for cell in range(cells):
+        out[cell] = phase(cell, height)
+    return out
 
 
 def room(size: int, capacity: int) -> int:
@@ -214,7 +223,7 @@ class Row:
 
 
 @helper
-def _place(cell: Any, keys: Any) -> Any:
+def place(cell: Any, keys: Any) -> Any:
     """Where in a table of open addresses, whose size is a power of two, a cell is or belongs."""
     mask = np.uint32(keys.size - 1)
     at = (cell * np.uint32(0x9E3779B1)) & mask
@@ -460,135 +469,10 @@ def _odd_runs(cells: Any, runs: Any, n: Any, top: Any) -> Any:
     keys, multiples = np.full(size, NO_CELL), np.zeros(size, np.int64)
     odd = np.zeros(cells.size, np.uint64)
     for i in range(cells.size - 1, -1, -1):
-        at = _place(cells[i], keys)
+        at = place(cells[i], keys)
         keys[at] = cells[i]
         run = np.int64(runs[i])
         newest = np.int64(n[cells[i]] >> np.uint64(top)) - multiples[at]  # may be below 0 where 32 bits ran over
         odd[i] = ((newest + 1) >> 1) - ((newest - run + 1) >> 1)
         multiples[at] += run
     return odd
-
-
-# -- read ------------------------------------------------------------------------------------------------------------------
-
-
-@kernel
-def finest(lost: Any, since: Any) -> Any:
-    """The finest level from which on nothing was lost at ``since`` or later; the top never loses anything."""
-    level = lost.size - 1
-    while level > 0 and lost[level - 1] < since:
-        level -= 1
-    return level
-
-
-@kernel
-def add_up(row: Any, since: Any, level: Any, limits: Any, sums: Any) -> None:
-    """Add how many multiples of 1 << level each cell of the row passed since a stamp, in a place of its own."""
-    marks, size = row.marks, np.uint64(row.gaps.shape[1])
-    for upper in range(level, marks.shape[0]):
-        slot, stamp = np.uint64(marks[upper, HEAD]), np.uint64(marks[upper, NEWEST])
-        for _ in range(marks[upper, HELD]):
-            if stamp < since:
-                break
-            slot = slot - _ONE if slot > _ZERO else size - _ONE
-            if row.cells[upper, slot] != limits.filler:
-                sums[limits.start + row.cells[upper, slot]] += row.runs[upper, slot] if row.runs.size else _ONE
-            stamp -= np.uint64(row.gaps[upper, slot])
-
-
-@kernel
-def tabulate(row: Any, since: Any, level: Any, limits: Any, keys: Any, sums: Any) -> None:
-    """``add_up`` of the cells in a table of open addresses only; the size of the table is a power of two."""
-    marks, size = row.marks, np.uint64(row.gaps.shape[1])
-    for upper in range(level, marks.shape[0]):
-        slot, stamp = np.uint64(marks[upper, HEAD]), np.uint64(marks[upper, NEWEST])
-        for _ in range(marks[upper, HELD]):
-            if stamp < since:
-                break
-            slot = slot - _ONE if slot > _ZERO else size - _ONE
-            if row.cells[upper, slot] != limits.filler:
-                cell = np.uint32(limits.start + row.cells[upper, slot])
-                at = _place(cell, keys)
-                if keys[at] == cell:
-                    sums[at] += row.runs[upper, slot] if row.runs.size else _ONE
-            stamp -= np.uint64(row.gaps[upper, slot])
-
-
-@kernel
-def place_all(cells: Any, keys: Any, places: Any) -> None:
-    """Put cells in a table of open addresses; ``places`` becomes where they are."""
-    for i in range(cells.size):
-        places[i] = _place(cells[i], keys)
-        keys[places[i]] = cells[i]
-
-
-@helper
-def _bracket(multiples: Any, n: Any, most: Any, level: Any, slack: Any) -> Any:
-    """(low, value, high) of a cell that passed ``multiples`` multiples; ``value`` is right on average."""
-    value = np.int64(multiples) << level
-    rest = np.int64(n & ((_ONE << np.uint64(level)) - _ONE))
-    least = value - (np.int64(1) << level) + rest + 1 if value > 0 else np.int64(0)
-    return max(least - slack, 0), value, min(value + rest, np.int64(most)) + slack
-
-
-@kernel
-def look_up(cells: Any, multiples: Any, n: Any, numbering: Any, rows: Any, bounds: Any) -> None:
-    """Bracket the counts of some cells from the multiples that each passed."""
-    starts, levels, slack = rows
-    low, value, high = bounds
-    for i in range(cells.size):
-        cell = cells[i]
-        row = np.searchsorted(starts, cell, side="right") - 1
-        most = _most(n[cell], cell, numbering, row)
-        low[i], value[i], high[i] = _bracket(multiples[i], n[cell], most, levels[row], slack[row])
-
-
-@kernel
-def bracket_all(multiples: Any, n: Any, numbering: Any, rows: Any, bounds: Any) -> None:
-    """Bracket the count of every cell."""
-    starts, levels, slack = rows
-    low, value, high = bounds
-    for row in range(levels.size):
-        for cell in range(starts[row], starts[row + 1]):
-            most = _most(n[cell], cell, numbering, row)
-            low[cell], value[cell], high[cell] = _bracket(multiples[cell], n[cell], most, levels[row], slack[row])
-
-
-@helper
-def _most(n: Any, cell: Any, numbering: Any, row: Any) -> Any:
-    """The most that a cell may have counted: its number less its phase, unless 32 bits may have run over."""
-    height, mask, overflowed = numbering
-    return np.uint64(MAX_COUNT) if overflowed[row] else (np.uint64(n) - phase(cell, height)) & mask
-
-
-@kernel
-def as_weighted_arrivals(row: Any, live_from: Any, shift: Any, limits: Any, out: Any) -> int:
-    """The row as weighted arrivals: each note represents its run at the finest level that was complete at its time."""
-    cells, stamps, weights = out
-    marks, size = row.marks, np.uint64(row.gaps.shape[1])
-    lost, at = marks[:, LOST], 0
-    for level in range(marks.shape[0]):
-        slot, stamp = np.uint64(marks[level, HEAD]), np.uint64(marks[level, NEWEST])
-        for _ in range(marks[level, HELD]):
-            if stamp < live_from:
-                break
-            zone = finest(lost, stamp)
-            if zone > level:
-                break  # incomplete from here back
-            slot = slot - _ONE if slot > _ZERO else size - _ONE
-            if row.cells[level, slot] != limits.filler:
-                cells[at] = limits.start + row.cells[level, slot]
-                stamps[at] = np.int64(stamp) + shift
-                weights[at] = np.int64(row.runs[level, slot] if row.runs.size else _ONE) << zone
-                at += 1
-            stamp -= np.uint64(row.gaps[level, slot])
-    return at
-
-
-@kernel
-def phases(cells: Any, height: Any) -> Any:
-    """The phases of the first ``cells`` cells."""
-    out = np.empty(cells, np.uint64)
-    for cell in range(cells):
-        out[cell] = phase(cell, height)
-    return out
