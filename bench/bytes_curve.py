@@ -56,7 +56,7 @@ class Class(NamedTuple):
 def fit(
     make: Callable[[float], Any], fill: Callable[[Any], Any], nbytes: int, start: float, *, steps: int = 4
 ) -> tuple[float, Any] | None:
-    """The smallest eps whose sketch takes at most so many bytes when it has counted the rows, and the sketch; to 5 %.
+    """The smallest eps whose sketch takes at most this many bytes when it has counted the rows, and the sketch; to 5 %.
 
     ``start`` is an eps to begin with: halved until the sketch is too large. None if that one is.
     """

@@ -463,3 +463,13 @@ def test_bytes_come_back_as_they_were(build, stream, last, late):
     assert (known.spread == again.spread).all()
     assert again.to_bytes() == known.to_bytes()
     assert (known.candidates is None) == (again.candidates is None)
+
+
+def test_extracting_leaves_no_more_in_memory_than_the_sketch():
+    """A task keeps the sketches of thousands of sites: what a question left behind would be several times their bytes."""
+    sketch = lt.EcmSketch(window=1_000, eps=0.05, delta=0.1)
+    sketch.update(np.arange(5_000) % 300, np.arange(5_000) // 5)
+    sketch.count(3, last=100)
+    assert sketch._parts[0].multiples_since
+    sketch.extract_range(last=100)
+    assert not sketch._parts[0].multiples_since

@@ -63,6 +63,9 @@ class Part(ABC):
     def begin(self, origin: int) -> None:  # noqa: B027  most need not know
         """The first tick was seen: stamps count from ``origin``."""
 
+    def forget(self) -> None:  # noqa: B027  most keep nothing
+        """Drop what was kept to answer the next question faster."""
+
     @abstractmethod
     def rebase(self, shift: int) -> None:
         """Move the origin of the stamps ``shift`` ticks on; what falls before it has left every window."""

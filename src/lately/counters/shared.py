@@ -29,7 +29,7 @@ from lately.counters.shared_row import Row, room
 #: Slack is kept as the newest stamp at which it exceeded each of these: a quarter of an octave apart.
 _STEPS = np.unique(np.floor(2 ** (np.arange(4 * 63) / 4))).astype(np.int64)
 _1, _32, _LOW = np.uint64(1), np.uint64(32), np.uint64(2**32 - 1)
-_MOST_STAMPS = 4
+_MOST_STAMPS = 2  # the two ends of a range
 _FEW = 16  # from this many notes for each cell of a query, a table of those cells alone is faster
 
 
@@ -255,6 +255,10 @@ class SharedWave(CounterArray):
         """What tells kernels how much a cell counted so far: the height, the bits of numbers, and which rows may have more."""
         overflowed = [not self.height and row.arrived >= 2**32 for row in self.rows]
         return self.draw, np.uint64(np.iinfo(self.n.dtype).max), np.array(overflowed)
+
+    def forget(self) -> None:
+        """Drop the multiples of the stamps that were asked last."""
+        self.multiples_since.clear()
 
     def rebase(self, shift: int) -> None:
         self.multiples_since.clear()

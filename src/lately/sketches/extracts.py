@@ -228,7 +228,10 @@ class ExtractableSketch(WindowedSketch[S]):
         age = self._range(last, None)[0]
         if now is not None and self._now is not None:
             age -= now - self._now  # negative where the sketch has had no arrival in the whole period
-        return self._extract_since(age)
+        extract = self._extract_since(age)
+        for part in self._parts:
+            part.forget()  # a task extracts from thousands of sites, and asks none of them again before its next batch
+        return extract
 
     def view_of(self, extract: Extract) -> RangeView:
         """A view that answers like this sketch, from an extract of a sketch with the same options.

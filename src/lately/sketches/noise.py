@@ -40,15 +40,15 @@ def _subtract_noise(smallest: Any, sizes: Any, chances: Any, medians: Any, value
             values[i] = 0
             continue
         if medians[step] < 0:
-            weight, below = 0.0, 0.0
+            weight, below, median = 0.0, 0.0, sizes[step]
             for k in range(step + 1):
                 weight += chances[k] / (sizes[step] - sizes[k] + 1)
-            medians[step] = sizes[step]
             for k in range(step + 1):
                 below += chances[k] / (sizes[step] - sizes[k] + 1)
                 if weight > 0 and below >= weight / 2:
-                    medians[step] = sizes[k]
+                    median = sizes[k]
                     break
+            medians[step] = median  # once it is final: other threads may read it
         values[i] = max(number - medians[step], 0)
 
 

@@ -52,9 +52,10 @@ class SketchCells:
     def noise(self, learn: Callable[[], CellNoise | None]) -> CellNoise | None:
         sketch = self._sketch
         state = self.ages, self._now, sketch._now, sketch._arrived
-        if sketch._learnt is None or sketch._learnt[0] != state:
-            sketch._learnt = state, learn()
-        return sketch._learnt[1]
+        learnt = sketch._learnt  # read once: another thread may ask about another range
+        if learnt is None or learnt[0] != state:
+            learnt = sketch._learnt = state, learn()
+        return learnt[1]
 
 
 class WindowedCountMin(WindowedSketch[S]):
